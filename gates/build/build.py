@@ -26,7 +26,7 @@ from gates.core import jsonio
 from gates.core.errors import GatesError
 from gates.core.records import to_json
 from gates.emulator.cpu.build import COMPILING, runtime_is_kept
-from gates.task.load import CUDA, EXTENSION, PYTHON, TRITON, Task
+from gates.task.load import CUDA, EXTENSION, JIT, PYTHON, Task
 from gates.task.sources.architectures import cubin_archs, device_archs
 from gates.task.sources.identity import identity_of
 from gates.worker import machine_fault, process
@@ -57,7 +57,7 @@ def build(
     archs, library_archs = cubin_archs(task.arch, device_arch), device_archs(task.arch, device_arch)
     digest = build_digest(task, toolchain, archs, library_archs)
     folder = Path(build_root).resolve() / task.name / digest[:16]
-    if task.kind in (TRITON, PYTHON):
+    if task.kind in (*JIT, PYTHON):
         return python_kinds.build(task, toolchain, folder, digest, archs, want, say)
     if toolchain.nvcc is not None:
         machine_fault.check_names(

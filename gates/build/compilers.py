@@ -20,7 +20,7 @@ from pathlib import Path
 from gates.build.toolchain import Toolchain, file_stamp
 from gates.core import jsonio
 from gates.core.errors import GatesError
-from gates.task.load import CUDA, EXTENSION, TRITON
+from gates.task.load import CUDA, EXTENSION, JIT, NUMBA, TRITON
 from gates.task.sources.optimisation import split
 from gates.task.sources.preprocessor import named_folders
 from gates.worker import process
@@ -29,7 +29,7 @@ _LIMIT_S = 20.0
 _WHOLE_BYTES, _BLOCK_BYTES, _STEP = 8 * 2**20, 64 * 2**10, 16
 _OF_NVCC = ("nvcc", "cudafe++", "fatbinary", "ptxas", "nvlink", "nvcc.profile")
 _OF_GXX = ("cc1plus", "as", "collect2", "ld")
-# Variables that nvcc, g++, their linker, torch's loader and Triton read. What only changes messages is not among them.
+# Variables that nvcc, g++, their linker, torch's loader, Triton and Numba read. What only changes messages is not among them.
 _VARIABLES = frozenset(
     {
         "CPATH",
@@ -65,7 +65,7 @@ _VARIABLES = frozenset(
         "DISABLE_PTXAS_OPT",
     }
 )
-_PREFIXES = ("NVCC_", "CICC_", "NVVM_", "PTXAS_", "TRITON_", "TORCH_CUDA_", "TORCH_EXTENSION", "TORCH_DONT_CHECK_")
+_PREFIXES = ("NVCC_", "CICC_", "NVVM_", "PTXAS_", "TRITON_", "NUMBA_", "TORCH_CUDA_", "TORCH_EXTENSION", "TORCH_DONT_CHECK_")
 # Of these, what changes the flags or the headers of a kernel. Where compilers and libraries lie (CUDA_HOME, LIBRARY_PATH, …) is this
 # machine's.
 _NVCC_FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
@@ -80,6 +80,7 @@ _OVERRIDING = {
         "TRITON_DEFAULT_FP_FUSION",
         "TRITON_DEBUG",
     ),
+    NUMBA: ("NUMBA_OPT", "NUMBA_DEBUGINFO", "NUMBA_CUDA_DEBUGINFO", "NUMBA_FORCE_CUDA_CC"),
 }
 _OVERRIDING[EXTENSION] = _OVERRIDING[CUDA]
 
@@ -93,7 +94,7 @@ def environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
 def overriding(kind: str) -> dict[str, str]:
     """Return the set variables that change how a kernel of ``kind`` is compiled, like a flag in task.yaml."""
     given, names = environment(), _OVERRIDING.get(kind, ())
-    compilers = ("CXX", "NVCC_CCBIN") if names and kind != TRITON else ()
+    compilers = ("CXX", "NVCC_CCBIN") if names and kind not in JIT else ()
     with_flags = [name for name in compilers if any(word.startswith("-") for word in split(given.get(name, "")))]
     return {name: given[name] for name in (*names, *with_flags) if name in given}
 

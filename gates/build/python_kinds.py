@@ -1,4 +1,4 @@
-"""Products of kinds that Python compiles itself: the source file is what runs; Triton's kernels are compiled for the static gates."""
+"""Products of kinds that Python compiles itself: the source file is what runs; kernels of a language are compiled for the static gates."""
 
 from __future__ import annotations
 
@@ -8,31 +8,33 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from gates.build.failure import Failure, missing_tool
+from gates.build.jit import build as jit_build
 from gates.build.result import BuildResult, Target
 from gates.build.toolchain import Toolchain
-from gates.build.triton import build as triton_build
 from gates.core import jsonio
 from gates.emulator.cpu.build import COMPILING, LIBRARY_NAME, runtime_is_kept, runtime_library
-from gates.task.load import TRITON, Task
+from gates.task.load import JIT, NUMBA, TRITON, Task
 from gates.task.sources.identity import identity_of
+
+PACKAGES = {TRITON: "triton", NUMBA: "numba-cuda"}  # of a language
 
 
 def build(
     task: Task, toolchain: Toolchain, folder: Path, digest: str, archs: tuple[str, ...], want: Collection[str], say: Callable[[str], None]
 ) -> BuildResult:
-    """The build of a task of kind triton or python."""
-    missing = None
-    if task.kind == TRITON and importlib.util.find_spec("triton") is None:
-        missing = Failure("", "triton is not installed", hint="install it beside torch: pip install triton", missing_tool="triton")
+    """The build of a task in a language of ``JIT``, or of kind python."""
+    missing, package = None, PACKAGES.get(task.kind)
+    if package and importlib.util.find_spec(package.replace("-", "_")) is None:
+        missing = Failure("", f"{package} is not installed", hint=f"pip install 'kernel-gates[{task.kind}]'", missing_tool=package)
     source = None if missing else str(task.sources[0])
     stage = task.digest()
     made, text, wall_s, wrong = [], "", 0.0, missing  # what is wrong with the source itself leaves nothing to run
-    if "cubin" in want and task.kind == TRITON and missing:
+    if "cubin" in want and task.kind in JIT and missing:
         made = [Target("cubin", None, arch, failure=missing) for arch in archs]
-    elif "cubin" in want and task.kind == TRITON:
-        made, wrong, text, wall_s = triton_build.build(task, folder, archs, say)
+    elif "cubin" in want and task.kind in JIT:
+        made, wrong, text, wall_s = jit_build.build(task, folder, archs, say)
     lacking: dict[str, Failure | None] = dict.fromkeys(("device", "emulator"), wrong)
-    if task.kind == TRITON and "emulator" in want and not wrong:
+    if task.kind in JIT and "emulator" in want and not wrong:
         runtime = _runtime(toolchain, folder, say)
         made, lacking["emulator"] = [*made, runtime], runtime.failure
     targets = [
@@ -58,7 +60,7 @@ def build(
 
 
 def _runtime(toolchain: Toolchain, folder: Path, say: Callable[[str], None]) -> Target:
-    """The emulator's runtime, which executes the PTX of Triton's kernels, as ``runtime.so`` of the build folder."""
+    """The emulator's runtime, which executes the PTX of the kernels, as ``runtime.so`` of the build folder."""
     if failure := missing_tool("g++", toolchain):
         return Target("runtime", None, failure=failure)
     cxx, place = toolchain.need("g++").path, folder / "runtime.so"

@@ -93,6 +93,14 @@ def find_toolchain(environ: Mapping[str, str] | None = None, wheels: list[Path] 
     return Toolchain(tools, search.remedies, search.host_compiler(tools["g++"]))
 
 
+def newest_ptxas() -> str:
+    """The path of the newest ptxas on this machine; "ptxas" if there is none."""
+    search = _Search(os.environ, wheel_folders())
+    search.find("nvcc")
+    found = {str(path): search.version("ptxas", path) for _, path in search.candidates("ptxas") if path is not None and _is_program(path)}
+    return max(found, key=lambda path: [int(number) for number in re.findall(r"\d+", found[path])], default="ptxas")
+
+
 def wheel_folders() -> list[Path]:
     """The ``nvidia/cu13`` folders that NVIDIA's wheels install into, newest toolkit first."""
     return sorted(_in_wheels("cu[0-9]*"), key=lambda path: int(re.sub(r"\D", "", path.name) or 0), reverse=True)
@@ -120,10 +128,10 @@ class _Search:
         self.beside_nvcc: Path | None = None
 
     def find(self, name: str) -> Tool | None:
-        for source, path in self._candidates(name):
+        for source, path in self.candidates(name):
             if path is None or not _is_program(path):
                 continue
-            version = self._version(name, path)
+            version = self.version(name, path)
             if name in ("g++", "nvcc") and (wrong := _unfit(name, path, version)):
                 self.remedies[name] = f"{wrong}; {REMEDIES[name]}"
                 return None
@@ -133,7 +141,7 @@ class _Search:
         self.remedies.setdefault(name, REMEDIES[name])
         return None
 
-    def _candidates(self, name: str) -> Iterator[tuple[str, Path | None]]:
+    def candidates(self, name: str) -> Iterator[tuple[str, Path | None]]:
         home, on_path = self.environ.get("CUDA_HOME"), self._on_path(name)
         if name == "g++":
             yield from self._gxx(on_path)
@@ -180,7 +188,7 @@ class _Search:
         found = shutil.which(name, path=self.environ.get("PATH", ""))
         return Path(found) if found else None
 
-    def _version(self, name: str, path: Path) -> str:
+    def version(self, name: str, path: Path) -> str:
         output = self._said(path, "--version")
         if name == "g++" and "clang" in output:
             return ""

@@ -119,12 +119,13 @@ class Emulator:
         return int(self.library.gates_cpu_load(ptx.encode()) or 0)
 
     def launch(
-        self, module: int, kernel: str, grid: Sequence[int], block: Sequence[int], arguments: Sequence[int | float], shared_bytes: int
+        self, module: int, kernel: str, grid: Sequence[int], block: Sequence[int], arguments: Sequence[Any], shared_bytes: int
     ) -> int:
-        """Launch a kernel of loaded PTX by name, with whole numbers, addresses and floats. Return the error of the launch; ``error`` says
-        how it went.
+        """Launch a kernel of loaded PTX by name, with whole numbers, addresses, floats and ctypes' numbers.
+
+        Return the error of the launch; ``error`` says how it went.
         """
-        values = [ctypes.c_float(value) if isinstance(value, float) else ctypes.c_int64(value) for value in arguments]
+        values = [_as_c(value) for value in arguments]
         pointers = (ctypes.c_void_p * len(values))(*(ctypes.cast(ctypes.pointer(value), ctypes.c_void_p) for value in values))
         shape = [(ctypes.c_uint32 * 3)(*(*part, 1, 1)[:3]) for part in (grid, block)]
         count = ctypes.c_uint64(len(values))
@@ -169,6 +170,12 @@ class Emulator:
 def oldest(archs: Sequence[str]) -> Chip:
     """The oldest chip of ``archs``; of none that is known, an H100."""
     return min(_chips(archs) or _chips(["sm_90"]), key=lambda chip: chip.number)
+
+
+def _as_c(value: Any) -> Any:
+    if isinstance(value, ctypes._SimpleCData):
+        return value
+    return ctypes.c_float(value) if isinstance(value, float) else ctypes.c_int64(value)
 
 
 def _chips(archs: Sequence[str]) -> list[Chip]:

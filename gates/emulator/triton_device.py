@@ -1,7 +1,4 @@
-"""Stands for a CUDA device in Triton's runtime: kernels are compiled to PTX as for that device, and the emulator executes the PTX.
-
-Tensors of a launch are tensors of the CPU: the memory behind each is copied to the emulator's before the launch, and back after it.
-"""
+"""Stands for a CUDA device in Triton's runtime: kernels are compiled to PTX as for that device, and the emulator executes the PTX."""
 
 from __future__ import annotations
 
@@ -10,7 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from gates.core.errors import NotHere
+from gates.emulator import triton_alone
 from gates.emulator.control import Emulator
+from gates.emulator.copies import Copies, copied
 from gates.hardware.chips import Chip
 
 _PARAMETERS = re.compile(r"\.entry\s+\w+\s*\((.*?)\)", re.DOTALL)
@@ -47,6 +46,7 @@ class TritonDevice:
 
         backends["nvidia"] = Backend(compiler=ToPtx, driver=backends["nvidia"].driver)
         driver.set_active(self)
+        triton_alone.run_in_turn()
 
     # What Triton asks of a driver.
 
@@ -92,53 +92,16 @@ class TritonDevice:
             x: int, y: int, z: int, stream: Any, function: Any, packed: Any, told: Any, enter: Any, leave: Any, *values: Any
         ) -> None:
             module, parameters = function
-            memory = _Copies(self._emulator)
-            try:
+            with copied(self._emulator) as memory:
                 given = [_argument(value, kind, memory) for value, kind in zip(values, kinds, strict=True) if kind != "constexpr"]
                 scratch = int(getattr(metadata, "global_scratch_size", 0)) * x * y * z
                 given += [memory.scratch(scratch) if scratch else 0, 0][: parameters - len(given)]
                 self._emulator.launch(module, metadata.name, (x, y, z), (32 * metadata.num_warps, 1, 1), given, metadata.shared)
-                if failed := self._emulator.error():
-                    raise RuntimeError(failed)
-                memory.bring_back()
-            finally:
-                memory.free()
 
         return launch
 
 
-class _Copies:
-    """The emulator's copies of the memory behind tensors, for one launch: tensors that share it share the copy."""
-
-    def __init__(self, emulator: Emulator) -> None:
-        self._emulator = emulator
-        self._held: dict[int, tuple[int, int]] = {}  # where it is on the host: its bytes, where the copy is
-        self._scratch: list[int] = []
-
-    def place_of(self, tensor: Any) -> int:
-        """The address of a tensor's first element in the copy."""
-        memory = tensor.untyped_storage()
-        begin, size = memory.data_ptr(), memory.nbytes()
-        if begin not in self._held:
-            self._held[begin] = size, self._emulator.allocate(size)
-            self._emulator.write(self._held[begin][1], begin, size)
-        return int(self._held[begin][1] + tensor.data_ptr() - begin)
-
-    def scratch(self, size: int) -> int:
-        """The address of ``size`` bytes that nothing has written."""
-        self._scratch.append(self._emulator.allocate(size))
-        return self._scratch[-1]
-
-    def bring_back(self) -> None:
-        for begin, (size, place) in self._held.items():
-            self._emulator.read(place, begin, size)
-
-    def free(self) -> None:
-        for place in (*self._scratch, *(place for _, place in self._held.values())):
-            self._emulator.free(place)
-
-
-def _argument(value: Any, kind: str, memory: Any) -> int | float:
+def _argument(value: Any, kind: str, memory: Copies) -> int | float:
     if isinstance(kind, tuple) or kind.startswith("tensordesc"):
         raise NotHere(
             f"the emulator takes no argument of the type {kind} from Triton", hint="judge the stage on a CUDA device", reason="not_emulated"

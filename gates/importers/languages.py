@@ -6,7 +6,7 @@ One row per language; the table of docs/start/import.md is made of them.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 
@@ -33,7 +33,7 @@ LANGUAGES = (  # what lies within another's module comes before it
         "torch-extension",
         _EMULATED,
     ),
-    Language("Numba-CUDA", "numba.cuda", ("jit",), "python", _LATER),
+    Language("Numba-CUDA", "numba.cuda", ("jit",), "numba", _EMULATED),
     Language("CuTe DSL", "cutlass", ("cute.kernel", "cute.jit"), "python", _LATER),
     Language("TileLang", "tilelang", ("jit", "language.prim_func"), "python", _LATER),
     Language("cuda.tile", "cuda.tile", ("kernel",), "python", _LATER),
@@ -59,7 +59,7 @@ def find(tree: ast.Module) -> list[Found]:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             for decorator in node.decorator_list:
                 path = _path(decorator.func if isinstance(decorator, ast.Call) else decorator, names)
-                owner = next((one for one in LANGUAGES if path in _makers(one)), None)
+                owner = next((one for one in LANGUAGES if path in _makers(one) and not _of_device(decorator)), None)
                 if owner is not None:
                     kernels.setdefault(owner.name, []).append(node.name)
                     break
@@ -79,6 +79,35 @@ def kernels_of(tree: ast.Module, kind: str) -> list[str]:
 
 def _makers(language: Language) -> set[str]:
     return {f"{language.module}.{maker}" for maker in language.makers}
+
+
+def launches_without_stream(texts: Mapping[str, str], kernels: Collection[str]) -> list[str]:
+    """Return ``file:line: kernel`` of each launch of Numba-CUDA's ``kernels`` in ``texts`` (by file name) that names no stream.
+
+    ``kernel[grid, block](…)`` and ``kernel.forall(n)(…)`` run on the default stream, whatever torch's current one is.
+    """
+    found = []
+    for name, text in texts.items():
+        for node in ast.walk(ast.parse(text)) if name.endswith(".py") else ():
+            kernel = _launched_without_stream(node.func) if isinstance(node, ast.Call) else None
+            if isinstance(kernel, ast.Name) and kernel.id in kernels:
+                found.append(f"{name}:{kernel.lineno}: {kernel.id}")
+    return found
+
+
+def _launched_without_stream(called: ast.expr) -> ast.expr | None:
+    """``kernel`` of ``kernel[grid, block]`` and ``kernel.forall(n)``."""
+    if isinstance(called, ast.Subscript):
+        return called.value if isinstance(called.slice, ast.Tuple) and len(called.slice.elts) == 2 else None
+    made = called.func if isinstance(called, ast.Call) else None
+    return made.value if isinstance(made, ast.Attribute) and made.attr == "forall" else None
+
+
+def _of_device(decorator: ast.expr) -> bool:
+    """Whether a decorator makes a function that only kernels call: ``cuda.jit(device=True)``."""
+    return isinstance(decorator, ast.Call) and any(
+        one.arg == "device" and isinstance(one.value, ast.Constant) and bool(one.value.value) for one in decorator.keywords
+    )
 
 
 def _names(tree: ast.Module) -> dict[str, str]:

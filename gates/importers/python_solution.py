@@ -8,15 +8,17 @@ from collections.abc import Sequence
 from gates.core.errors import GatesError
 from gates.importers import folder, languages, load_inline, sources
 from gates.importers.folder import Original, Side
+from gates.task.load import EXTENSION, JIT, PYTHON
 
 
 def side(answer: Original, title: str, kernel: str) -> Side:
     """Return the task of ``answer``, which the text ``kernel`` (kernel.py) calls. Raises GatesError for a file that is not Python."""
     tree = sources.python_tree(answer)
-    kernels, inline = languages.kernels_of(tree, "triton"), load_inline.find(tree, answer.kept)
+    inline = load_inline.find(tree, answer.kept)
+    kind, kernels = next(((kind, found) for kind in JIT if (found := languages.kernels_of(tree, kind))), (PYTHON, []))
     return Side(
         title,
-        "torch-extension" if inline else "triton" if kernels else "python",
+        EXTENSION if inline else kind,
         "run",
         [folder.CALLER, answer.kept, *(inline.files if inline else ())],
         {folder.CALLER: kernel, **(inline.files if inline else {})},
@@ -42,9 +44,9 @@ def bound_side(answer: Original, title: str, arguments: Sequence[str]) -> Side:
             hint='end the file with PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }',
         )
     entry = _FORWARD if _FORWARD in names else names[0]
-    return Side(title, "torch-extension", entry, [answer.kept], {}, arguments=arguments, kernels=sources.cuda_kernels(code))
+    return Side(title, EXTENSION, entry, [answer.kept], {}, arguments=arguments, kernels=sources.cuda_kernels(code))
 
 
 def reference_side(given: Original, kept: str, title: str, kernel: str) -> Side:
     """Return the task of the problem's own code, kept as the file ``kept``."""
-    return Side(title, "python", "run", [folder.CALLER, kept], {folder.CALLER: kernel, kept: folder.text(given)})
+    return Side(title, PYTHON, "run", [folder.CALLER, kept], {folder.CALLER: kernel, kept: folder.text(given)})

@@ -5,16 +5,20 @@ from __future__ import annotations
 import ctypes
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gates.emulator import triton_alone
 from gates.emulator.control import Emulator, oldest
+from gates.emulator.numba_device import NumbaDevice
 from gates.emulator.triton_device import TritonDevice
+from gates.hardware.chips import Chip
 from gates.launch.c_launcher import Kernel, KernelError
 from gates.launch.entry_point import Function, load
+from gates.task.load import NUMBA, TRITON
 from gates.task.sources.default_stream import CURRENT
+
+_DEVICES: dict[str, Callable[[Emulator, Chip], Any]] = {TRITON: TritonDevice, NUMBA: NumbaDevice}
 
 
 class EmulatedKernel:
@@ -79,9 +83,9 @@ class EmulatedKernel:
 
 
 class EmulatedFunction:
-    """The Python function of a job's ``side`` whose kernels, Triton's or those of a torch extension, run on the emulator.
+    """The Python function of a job's ``side`` whose kernels, those of a language in Python or of a torch extension, run on the emulator.
 
-    ``launches`` and ``findings`` are of the last call. Raises GatesError as ``Function`` does, and NotHere where Triton does not work.
+    ``launches`` and ``findings`` are of the last call. Raises GatesError as ``Function`` does, and NotHere if the language does not work.
     """
 
     def __init__(self, side: Mapping[str, Any]) -> None:
@@ -96,8 +100,7 @@ class EmulatedFunction:
             self.emulator = Emulator(ctypes.CDLL(side["runtime"]))
             self.emulator.be(archs)
             os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp(prefix="triton.")
-            TritonDevice(self.emulator, oldest(archs)).use()
-            triton_alone.run_in_turn()
+            _DEVICES[side["kind"]](self.emulator, oldest(archs)).use()
             self._function = Function(Path(side["library"]), side["entry"], on_cpu=True, on_emulator=True)
         self.launches: list[dict[str, Any]] = []
         self.findings: list[dict[str, Any]] = []

@@ -1,6 +1,6 @@
 """A stage's kernel, whatever it is written in, as one thing to call: a C launcher, or a Python function.
 
-A function is that of a Python source (kinds triton and python) or of a torch extension. It takes its
+A function is that of a Python source (kinds triton, numba and python) or of a torch extension. It takes its
 arguments in order and either writes into the outputs among them or returns its outputs. It launches
 on torch's current stream, which is the one that callers make current.
 """
@@ -20,7 +20,7 @@ from gates.core.errors import GatesError, NotHere
 from gates.core.python_path import TextLoader, add_folder
 from gates.launch.c_launcher import Kernel, KernelError, require_built
 from gates.launch.packages import needs_device, unusable
-from gates.task.load import CUDA, TRITON
+from gates.task.load import CUDA, JIT
 
 T = TypeVar("T")
 # What torch, its extension loader, Triton and the CUDA runtime say where there is no device.
@@ -71,7 +71,7 @@ class Function:
                 raise NeedsDevice(_first_line(error)) from error
             if package := unusable(error, self._folder):
                 raise package from error
-            if self._on_cpu and needs_device(error):
+            if self._on_cpu and needs_device(error, self._on_emulator):
                 raise NeedsDevice(_first_line(error)) from error
             raise KernelError(1, _first_line(error)) from error
 
@@ -121,8 +121,8 @@ def _refuse(*_: Any, **__: Any) -> Any:
 
 
 def on_emulator(side: Mapping[str, Any]) -> bool:
-    """Whether the side's kernels run on the emulator: those of a C launcher, of Triton, and of an extension that Python code calls."""
-    return bool(side["emulated"]) and (side.get("kind", CUDA) in (CUDA, TRITON) or bool(side.get("script")))
+    """Whether the side's kernels run on the emulator: those of a C launcher, of a language in Python, of an extension that Python calls."""
+    return bool(side["emulated"]) and (side.get("kind", CUDA) in (CUDA, *JIT) or bool(side.get("script")))
 
 
 def is_c(side: Mapping[str, Any]) -> bool:
@@ -173,7 +173,7 @@ def _module(path: Path, on_cpu: bool, on_emulator: bool) -> ModuleType:
             raise NeedsDevice(_first_line(error)) from error
         if package := unusable(error, path.parent):
             raise package from error
-        if on_cpu and needs_device(error):
+        if on_cpu and needs_device(error, on_emulator):
             raise NeedsDevice(_first_line(error)) from error
         raise GatesError(
             f"can't import {path.name}: {type(error).__name__}: {error}", hint="run it by itself to see where it fails"

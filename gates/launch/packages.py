@@ -14,6 +14,7 @@ from gates.core.errors import NotHere
 
 _NO_ATTRIBUTE = re.compile(r"module '(?P<module>[\w.]+)' has no attribute '(?P<name>\w+)'")
 _ON_DEVICES = ("numba.cuda", "cupy", "cutlass", "tilelang", "cuda.tile", "warp")  # kernel languages that need a device
+_DRIVERS = ("numba.cuda.cudadrv.driver", "cuda.core", "cuda.bindings")
 _INSTALLED = ("site-packages", "dist-packages")
 
 
@@ -47,10 +48,12 @@ def unusable(error: BaseException, folder: Path) -> NeedsPackage | None:
     return None
 
 
-def needs_device(error: BaseException) -> bool:
-    """Return whether the error comes from a kernel language that can't run without a device: there it tells nothing of the function."""
+def needs_device(error: BaseException, on_emulator: bool = False) -> bool:
+    """Return whether the error comes from what can't run without a device, and tells nothing of the function: a kernel language, or
+    ``on_emulator``, which stands in for the device, only what calls the driver.
+    """
     names = [str(frame.f_globals.get("__name__")) for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return any(name == language or name.startswith(f"{language}.") for name in names for language in _ON_DEVICES)
+    return any(f"{name}.".startswith(f"{package}.") for name in names for package in (_DRIVERS if on_emulator else _ON_DEVICES))
 
 
 def _is_own(filename: str | None, folder: Path) -> bool:

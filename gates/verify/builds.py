@@ -16,7 +16,7 @@ from gates.core.kernel_names import base_name
 from gates.evidence.run_directory import RunInfo, TaskInfo
 from gates.gate.ptxas.evidence import PtxasKernel, gather
 from gates.gate.registry import ROWS
-from gates.task.load import PYTHON, TRITON
+from gates.task.load import JIT, PYTHON
 from gates.task.sources.architectures import cubin_archs, device_archs
 from gates.task.sources.identity import identity_of, product_name
 from gates.task.sources.optimisation import unoptimised
@@ -78,7 +78,7 @@ def _of_side(side: TaskInfo, info: RunInfo, build: Mapping[str, Any]) -> Iterato
         yield f"build.json: its folder {build['folder']} is not named by its digest"
     device = f"sm_{info.device.compute_capability.replace('.', '')}" if info.device else None
     cubins = cubin_archs(side.arch, device)
-    library = cubins if side.kind in (TRITON, PYTHON) else device_archs(side.arch, device)
+    library = cubins if side.kind in (*JIT, PYTHON) else device_archs(side.arch, device)
     for key, expected in (("archs", cubins), ("device_archs", library)):
         if build[key] != list(expected):
             yield f"build.json: {key} is {', '.join(build[key])}; run.json and its device give {', '.join(expected)}"

@@ -23,7 +23,7 @@ import gates
 from gates.core import jsonio
 from gates.core.errors import EXIT_HOLD, GatesError, NotHere
 from gates.gate.registry import ROWS, Job
-from gates.task.load import CUDA, TRITON
+from gates.task.load import CUDA, JIT
 from gates.worker import forkserver, machine_fault, process
 
 ENTRY = Path(__file__).resolve().parent / "entry.py"
@@ -37,7 +37,7 @@ KINDS = {  # the engine's own jobs, and those of the gates
     "case": Job("gates.launch.replay"),
     "launches": Job("gates.launch.launch_shapes"),
     "extension": Job("gates.build.torch_extension"),
-    "triton_build": Job("gates.build.triton.build", kernel_process="gates.build.triton.hands"),
+    "jit_build": Job("gates.build.jit.build", kernel_process="gates.build.jit.hands"),
     **{kind: job for row in ROWS.values() for kind, job in row.jobs.items()},
 }
 
@@ -120,7 +120,7 @@ def run_job(
     killed_before = machine_fault.memory_kills()
     side = job.get("side", {})  # a C launcher on a device has no library of CUDA beside its own
     alone = job.get("mode") == "replay" and not side.get("emulated") and side.get("kind", CUDA) == CUDA
-    compiles = TRITON if job["kind"] == "triton_build" or side.get("kind") == TRITON else ""
+    compiles = side["kind"] if side.get("kind") in JIT else ""
     forked = not prefix and python == sys.executable and not alone
     with _created(result) as answers:  # read through this descriptor: the runner of an isolated job takes the file's name away
         finished = process.run(

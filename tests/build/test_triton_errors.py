@@ -10,9 +10,9 @@ import pytest
 
 import gates
 from gates.build.build import build
+from gates.build.jit import record
 from gates.build.result import BuildResult
 from gates.build.toolchain import find_toolchain
-from gates.build.triton import record as triton_record
 from gates.task.load import load_task
 from gates.task.scaffold import new_task
 from gates.verify.run import verify_run
@@ -126,21 +126,20 @@ def test_a_right_kernel_is_built(tmp_path: Path) -> None:
 )
 def test_an_error_that_can_t_be_so_is_no_record(told: Any) -> None:
     good = {"file": "kernel.py", "line": 3, "kind": "CompilationError", "message": "what\x1b[0m", "arch": "sm_90"}
-    assert triton_record.wrong(good, ["sm_90"], "") == ("CompilationError", "kernel.py:3: error: what\\x1b[0m (sm_90)")
-    with pytest.raises(triton_record.NoRecord):
-        triton_record.wrong({**good, **told} if told else told, ["sm_90"], "")
+    assert record.wrong(good, ["sm_90"], "") == ("CompilationError", "kernel.py:3: error: what\\x1b[0m (sm_90)")
+    with pytest.raises(record.NoRecord):
+        record.wrong({**good, **told} if told else told, ["sm_90"], "")
 
 
 def test_a_pass_of_the_compiler_leaves_its_reason_in_what_it_printed() -> None:
     told = {"file": "kernel.py", "line": 3, "kind": "RuntimeError", "message": "PassManager::run failed", "arch": "sm_90"}
     printed = "/tmp/x/kernel.py:11:14: error: operand #0 must be smaller\n"
-    assert triton_record.wrong(told, ["sm_90"], printed)[1] == "kernel.py:11: error: operand #0 must be smaller (sm_90)"
+    assert record.wrong(told, ["sm_90"], printed)[1] == "kernel.py:11: error: operand #0 must be smaller (sm_90)"
     said = {
         **told,
         "kind": "PTXASError",
         "message": "`ptxas` failed\n`ptxas` stderr:\nptxas error   : Entry function 'k' uses too much shared data\n",
     }
     assert (
-        triton_record.wrong(said, ["sm_90"], "")[1]
-        == "kernel.py:3: error: ptxas error   : Entry function 'k' uses too much shared data (sm_90)"
+        record.wrong(said, ["sm_90"], "")[1] == "kernel.py:3: error: ptxas error   : Entry function 'k' uses too much shared data (sm_90)"
     )

@@ -30,8 +30,18 @@ def test_a_language_is_told_by_its_import(name: str) -> None:
     assert (first.language.name, first.kernels) == (name.removesuffix(" from"), kernels)
 
 
+def test_launches_of_numba_s_kernels_without_a_stream() -> None:
+    code = "k[1, 2](x)\nk[1, 2, stream](x)\nother[1, 2](x)\nk.forall(9)(x)\nx[1, 2].f(k)\n"
+    assert languages.launches_without_stream({"a.py": code, "b.cu": "k[1, 2](x)"}, ["k"]) == ["a.py:1: k", "a.py:4: k"]
+
+
 def test_names_that_only_look_like_a_language_are_none() -> None:
     assert languages.find(ast.parse("import torch\n@torch.jit.script\ndef kernel(x):\n    pass\n\n@jit\ndef other(x):\n    pass\n")) == []
+
+
+def test_a_function_that_only_kernels_call_is_none() -> None:
+    code = "from numba import cuda\n@cuda.jit(device=True)\ndef helper(x): pass\n@cuda.jit(fastmath=True)\ndef kernel(x): pass\n"
+    assert languages.kernels_of(ast.parse(code), "numba") == ["kernel"]
 
 
 def test_kernels_of_one_kind_come_in_the_modules_order() -> None:

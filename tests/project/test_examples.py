@@ -15,6 +15,7 @@ from places import ROOT
 from torch_kit import stub_torch  # noqa: F401
 
 import gates
+from gates.build import python_kinds
 from gates.task.load import load_baseline, load_task
 
 EXAMPLES = ROOT / "examples"
@@ -36,6 +37,8 @@ PASSES = {  # what is judged without a device
     "histogram_shared": ALL,
     "gemm_wgmma": ALL,
     "copy_vector": ALL,
+    "add_eager": {"correctness"},
+    "add_numba": ALL,
 }
 
 
@@ -59,13 +62,14 @@ def build_dir(kept: OnceASession) -> Path:
             "sum_warp",
             "histogram_shared",
         ),
-        *("gemm_wgmma", "copy_vector"),
+        *("gemm_wgmma", "copy_vector", "add_numba"),
     ],
 )
 def test_an_example_passes_what_can_be_judged_here(tmp_path: Path, build_dir: Path, name: str, stub_torch: None) -> None:  # noqa: F811
     task = next(path for path in TASKS if path.name == name)
-    if load_task(task, environ={}).kind == "triton" and importlib.util.find_spec("triton") is None:
-        pytest.skip("triton is not installed")
+    package = python_kinds.PACKAGES.get(load_task(task, environ={}).kind)
+    if package and importlib.util.find_spec(package.replace("-", "_")) is None:
+        pytest.skip(f"{package} is not installed")
     # One case of some: no odd shapes, which torch.compile would compile for.
     one_case = ("softmax_naive", "softmax_warp", "gelu_compiled", "gemm_wgmma", "copy_vector")
     inputs = ["default"] if name in one_case else None

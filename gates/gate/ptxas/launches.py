@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gates.build.triton import build as triton_build
+from gates.build.jit import build as jit_build
 from gates.gate.session import Session
-from gates.task.load import CUDA, TRITON, Task
+from gates.task.load import CUDA, JIT, Task
 from gates.task.sources import cuda_text
 from gates.worker.job import run_job
 
@@ -16,11 +16,11 @@ LAUNCH_LIMIT_S = 20.0  # of one launch on the emulator, of the smallest shape an
 def launches_of(session: Session, task: Task) -> tuple[list[dict[str, Any]] | None, str]:
     """How the task launches its kernels, or None, and what is to be said of where that is known from.
 
-    As the emulator saw it for each shape and architecture, or the device for the smallest shape, as Triton decided it, or,
+    As the emulator saw it for each shape and architecture, or the device for the smallest shape, as its compiler in Python decided it, or,
     where the emulator can't run it, what the sources leave no room for.
     """
-    if task.kind == TRITON:
-        return triton_build.launches(session.builds[task.name]), ""
+    if task.kind in JIT:
+        return jit_build.launches(session.builds[task.name]), ""
     seen, note = _seen_launches(session, task)
     failure = session.builds[task.name].failure("emulator")
     return (seen, note) if seen or failure is None or not failure.unsupported else cuda_text.declared_launches(task)

@@ -1,4 +1,4 @@
-"""What a kernel's process says of a Triton compilation is data, and a tool that works on its bytes is confined."""
+"""What a kernel's process says of a compilation is data, and a tool that works on its bytes is confined."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from sandbox_kit import sandbox_here
 
-from gates.build.triton import confined_tool
-from gates.build.triton import record as triton_record
+from gates.build.jit import confined_tool, record
 
 HONEST = {
     "name": "silu_kernel",
@@ -19,15 +18,14 @@ HONEST = {
     "variant": 0,
     "tool": "ptxas",
     "options": ["-lineinfo", "-v", "--regAllocOptLevel=2", "--opt-level", "1", "--fmad=false"],
-    "num_warps": 4,
-    "shared_bytes": 60000,
+    "launches": [[128, 1, 1, 60000]],
     "ptx": ".version 8.4\n.target sm_90a\n.address_size 64\n",
 }
 
 
 def test_an_honest_record_gives_the_engine_s_own_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRITON_PTXAS_PATH", "/opt/ptxas")
-    (kernel,) = triton_record.checked([HONEST], ["sm_89", "sm_90"], tmp_path)
+    (kernel,) = record.checked([HONEST], ["sm_89", "sm_90"], tmp_path)
     assert kernel.command(tmp_path / "x.cubin") == [
         "/opt/ptxas",
         *HONEST["options"],
@@ -36,7 +34,8 @@ def test_an_honest_record_gives_the_engine_s_own_command(tmp_path: Path, monkeyp
         "-o",
         str(tmp_path / "x.cubin"),
     ]
-    assert kernel.launch()["block"] == [128, 1, 1] and kernel.launch()["opt_in_smem_bytes"] == 60000
+    (launch,) = kernel.launches()
+    assert launch["block"] == [128, 1, 1] and launch["opt_in_smem_bytes"] == 60000
 
 
 @pytest.mark.parametrize(
@@ -57,10 +56,12 @@ def test_an_honest_record_gives_the_engine_s_own_command(tmp_path: Path, monkeyp
         {"options": [1]},
         {"variant": -1},
         {"variant": True},
-        {"num_warps": 33},
-        {"num_warps": "4"},
-        {"shared_bytes": 1 << 40},
-        {"shared_bytes": 1.5},
+        {"launches": None},
+        {"launches": [[128, 1, 1]]},
+        {"launches": [[1056, 1, 1, 0]]},
+        {"launches": [["128", 1, 1, 0]]},
+        {"launches": [[128, 1, 1, 1 << 40]]},
+        {"launches": [[128, 1, 1, 1.5]]},
         {"ptx": "no target"},
         {"ptx": ".target sm_80"},
         {"ptx": ".target sm_90\n.target sm_90"},
@@ -69,11 +70,11 @@ def test_an_honest_record_gives_the_engine_s_own_command(tmp_path: Path, monkeyp
     ids=str,
 )
 def test_what_can_t_be_so_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
-    with pytest.raises(triton_record.NoRecord):
-        triton_record.checked([{**HONEST, **change}], ["sm_89", "sm_90"], tmp_path)
+    with pytest.raises(record.NoRecord):
+        record.checked([{**HONEST, **change}], ["sm_89", "sm_90"], tmp_path)
     for lines in ([HONEST, HONEST], ["text"], [None]):
-        with pytest.raises(triton_record.NoRecord):
-            triton_record.checked(lines, ["sm_90"], tmp_path)
+        with pytest.raises(record.NoRecord):
+            record.checked(lines, ["sm_90"], tmp_path)
 
 
 def test_a_tool_runs_confined(tmp_path: Path) -> None:

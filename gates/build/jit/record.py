@@ -1,7 +1,7 @@
-"""Read the answer of the process that compiled a Triton kernel: check each field, and build every command in the engine.
+"""Read the answer of the process that compiled kernels: check each field, and build every command in the engine.
 
-Of each kernel it is {"name", "arch", "variant", "tool", "options", "num_warps", "shared_bytes", "ptx": its text}; of one that Triton
-refused {"file", "line", "arch", "kind", "message"} (``gates.build.triton.error``).
+Of each kernel it is {"name", "arch", "variant", "tool", "options", "launches", "ptx": its text}, where a launch is [threads along x, y, z,
+bytes of dynamic shared memory]; of one that its language refused {"file", "line", "arch", "kind", "message"}.
 """
 
 from __future__ import annotations
@@ -9,16 +9,18 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
+from gates.build.toolchain import newest_ptxas
 from gates.core.text import plain
 
 _NAME = re.compile(r"[A-Za-z_]\w{0,199}")
 _TARGET = re.compile(r"^\s*\.target\s+(sm_(\d+)[af]?)\b", re.MULTILINE)
-_TOOLS = {"ptxas": "TRITON_PTXAS_PATH", "ptxas-blackwell": "TRITON_PTXAS_BLACKWELL_PATH"}  # name: variable that names another one
+TOOLKIT = "ptxas of a toolkit"
+_TOOLS = {TOOLKIT: "", "ptxas": "TRITON_PTXAS_PATH", "ptxas-blackwell": "TRITON_PTXAS_BLACKWELL_PATH"}  # variable that names another one
 # Options that say how code is made, and neither what files are read nor what files are written.
 _OPTION = re.compile(
     r"-g|-v|-lineinfo|-suppress-debug-info|-O[0-4]|--?opt-level|[0-4]|--fmad=(?:true|false)|--?regAllocOptLevel=\d|--?maxrregcount=\d{1,3}"
@@ -27,7 +29,7 @@ _OPTION = re.compile(
 )
 _FILE = re.compile(r"\w[\w.-]{0,100}")
 _MOST_MESSAGE = 300  # characters
-_MAX_WARPS, _MAX_SHARED_BYTES, _MAX_VARIANTS = 32, 2**20, 10_000
+_MOST_THREADS, _MOST_SHARED_BYTES, _MOST_VARIANTS, _MOST_LAUNCHES = 1024, 2**20, 10_000, 10_000
 _OPT_IN_BYTES = 48 * 1024  # beyond it a launch asks for its shared memory; Triton's launcher always does
 
 
@@ -44,8 +46,7 @@ class Compiled:
     variant: int
     tool: str
     options: tuple[str, ...]
-    num_warps: int
-    shared_bytes: int
+    shapes: tuple[tuple[int, int, int, int], ...]  # of its launches: threads along x, y, z, bytes of dynamic shared memory
     text: str
     ptx: Path  # where the engine puts the text
     gpu: str
@@ -54,17 +55,20 @@ class Compiled:
         """Return the assembler's command."""
         return [_path(self.tool), *self.options, f"--gpu-name={self.gpu}", str(self.ptx), "-o", str(output)]
 
-    def launch(self) -> dict[str, Any]:
+    def launches(self) -> list[dict[str, Any]]:
         """Return threads and shared memory of its launches, in the form of the emulator's records."""
-        return {
-            "kernel": self.name,
-            "grid": [1, 1, 1],
-            "block": [32 * self.num_warps, 1, 1],
-            "dynamic_smem_bytes": self.shared_bytes,
-            "static_smem_bytes": 0,
-            "opt_in_smem_bytes": self.shared_bytes if self.shared_bytes > _OPT_IN_BYTES else 0,
-            "error": "",
-        }
+        return [
+            {
+                "kernel": self.name,
+                "grid": [1, 1, 1],
+                "block": block,
+                "dynamic_smem_bytes": shared,
+                "static_smem_bytes": None,
+                "opt_in_smem_bytes": shared if shared > _OPT_IN_BYTES else 0,
+                "error": "",
+            }
+            for *block, shared in self.shapes
+        ]
 
 
 def checked(lines: Sequence[Any], archs: Sequence[str], home: Path) -> list[Compiled]:
@@ -79,7 +83,7 @@ def checked(lines: Sequence[Any], archs: Sequence[str], home: Path) -> list[Comp
 
 
 def wrong(told: Any, archs: Sequence[str], output: str) -> tuple[str, str]:
-    """(kind of the error, ``kernel.py:12: error: Triton's message``) of a kernel that Triton refused. Raises NoRecord.
+    """(kind of the error, ``kernel.py:12: error: its message``) of a kernel that its language refused. Raises NoRecord.
 
     ``output`` is what the process printed: a pass of the compiler leaves its reason there alone.
     """
@@ -115,27 +119,40 @@ def _one(line: Any, archs: Sequence[str], home: Path) -> Compiled:
         raise NoRecord(f"{name} is assembled by {str(tool)[:80]!r}; known are {', '.join(_TOOLS)}")
     if not isinstance(options, list) or (wrong := [one for one in options if not isinstance(one, str) or not _OPTION.fullmatch(one)]):
         raise NoRecord(f"{name} asks ptxas for {str(wrong[0] if isinstance(options, list) else options)[:80]!r}")
-    variant, num_warps, shared = (
-        _number(line, key, most, name)
-        for key, most in (("variant", _MAX_VARIANTS), ("num_warps", _MAX_WARPS), ("shared_bytes", _MAX_SHARED_BYTES))
-    )
+    variant, shapes = line.get("variant"), line.get("launches")
+    if not _is_number(variant, _MOST_VARIANTS):
+        raise NoRecord(f"{name} has {str(variant)[:80]!r} for variant")
+    if not isinstance(shapes, list) or len(shapes) > _MOST_LAUNCHES or not all(map(_is_launch, shapes)):
+        raise NoRecord(f"{name} has {str(shapes)[:80]!r} for launches")
     text = line.get("ptx")
     targets = _TARGET.findall(text) if isinstance(text, str) else []
     if not isinstance(text, str) or len(targets) != 1 or targets[0][1] != re.sub(r"\D", "", str(arch)):
         raise NoRecord(f"the PTX of {name} is for {', '.join(gpu for gpu, _ in targets) or 'no architecture'}, not for {arch}")
     return Compiled(
-        str(name), str(arch), variant, tool, tuple(options), num_warps, shared, text, home / f"{name}.{variant}.{arch}.ptx", targets[0][0]
+        name,
+        str(arch),
+        variant,
+        tool,
+        tuple(options),
+        tuple(map(tuple, shapes)),
+        text,
+        home / f"{name}.{variant}.{arch}.ptx",
+        targets[0][0],
     )
 
 
-def _number(line: Mapping[str, Any], key: str, most: int, name: str) -> int:
-    value = line.get(key)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
-        raise NoRecord(f"{name} has {str(value)[:80]!r} for {key}")
-    return value
+def _is_number(value: Any, most: int) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
+
+
+def _is_launch(shape: Any) -> bool:
+    most = (_MOST_THREADS,) * 3 + (_MOST_SHARED_BYTES,)
+    return isinstance(shape, list) and len(shape) == len(most) and all(map(_is_number, shape, most))
 
 
 def _path(tool: str) -> str:
-    """The assembler that Triton brings, or that this process's environment names."""
+    """The newest assembler of a CUDA toolkit; or the one that Triton brings, or that this process's environment names."""
+    if tool == TOOLKIT:
+        return newest_ptxas()
     spec = importlib.util.find_spec("triton")
     return os.environ.get(_TOOLS[tool]) or str(Path(spec.origin or "").parent / "backends" / "nvidia" / "bin" / tool if spec else tool)

@@ -1,1 +1,0 @@
-"""Compile Triton kernels without a device, and keep what launches them."""

@@ -1,0 +1,170 @@
+"""Numba-CUDA without a driver: kernels are compiled for a named chip, and launches go to a function of ours.
+
+Its arrays are tensors of the CPU that pass for a device's (``cpu_as_device``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from gates.core.errors import NotHere
+
+_BLOCK = 256  # threads, where the driver would choose: kernel.forall(n)
+
+
+def use(number: Callable[[], int], launch: Callable[..., None]) -> None:
+    """Compile from now on for the chip ``number()``, such as 90, and call ``launch(kernel, values, grid, block, shared bytes)``.
+
+    Raises NotHere if numba-cuda does not work here.
+    """
+    try:
+        import numba_cuda  # noqa: F401  the numba.cuda of Numba itself is another, older one
+        from numba import cuda
+        from numba.cuda.core import config
+        from numba.cuda.cudadrv import devices, nvrtc, nvvm
+        from numba.cuda.dispatcher import CUDADispatcher, ForAll, _Kernel
+
+        nvvm.NVVM()
+    except Exception as error:  # an installation that is broken, by whatever it raises
+        raise NotHere(
+            f"numba-cuda does not work here: {type(error).__name__}: {error}",
+            hint="install it again: pip install 'numba-cuda[cu13]'",
+            reason="no_tool",
+        ) from error
+
+    made = CUDADispatcher.__init__
+
+    def with_lines(self: Any, function: Any, targetoptions: dict[str, Any], *more: Any, **others: Any) -> None:
+        made(self, function, {**targetoptions, "lineinfo": not targetoptions.get("debug")}, *more, **others)
+
+    config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # it warns of grids that leave a device's processors idle
+    devices._runtime = _Runtime(number)
+    nvrtc.get_supported_ccs = lambda: [_capability(number())]  # libNVVM refuses a chip that it does not know
+    CUDADispatcher.__init__ = with_lines
+    CUDADispatcher.enable_caching = lambda self: None
+    ForAll._compute_thread_per_block = lambda self, dispatcher: self.thread_per_block or _BLOCK
+    _Kernel.bind = lambda self: None
+    _Kernel.launch = lambda self, values, grid, block, stream=0, sharedmem=0: launch(self, values, grid, block, sharedmem)
+    cuda.is_available = lambda: True
+    cuda.as_cuda_array = lambda array, sync=True: array
+    cuda.to_device = lambda array, *_, **__: _tensor(array).clone()
+    cuda.device_array = _empty
+    cuda.device_array_like = lambda array, *_, **__: _tensor(array).new_empty(array.shape)
+
+
+def ptx_of(kernel: Any, number: int) -> str:
+    """Return the PTX of a compiled kernel for the chip ``number``, where it has its Python name. Raises NotHere if PTX is not all of it."""
+    library = kernel.library
+    for needed, what in (
+        (kernel.debug, "debug=True"),
+        (library._linking_files, "other code (link=)"),
+        (library.needs_cudadevrt, "a launch of all blocks at once (grid.sync)"),
+    ):
+        if needed:
+            raise NotHere(f"{name_of(kernel)} needs {what}", hint="judge the stage on a CUDA device", reason="not_emulated")
+    text = library.get_asm_str(cc=(*_capability(number), "a" if number >= 90 else ""))
+    return re.sub(rf"\b{re.escape(kernel.entry_name)}\b", name_of(kernel), text)
+
+
+def name_of(kernel: Any) -> str:
+    """Return the name of a compiled kernel's Python function."""
+    return str(kernel.py_func.__name__)
+
+
+def parameters(kernel: Any, values: Sequence[Any], place_of: Callable[[Any], int]) -> list[Any]:
+    """Return what a launch hands to the kernel as Numba lays it out; ``place_of`` gives the address of a tensor's first element."""
+    given: list[Any] = []
+    for kind, value in zip(kernel.argument_types, values, strict=True):
+        kernel._prepare_args(kind, _placed(kind, value, place_of), 0, [], given)
+    return given
+
+
+def _placed(kind: Any, value: Any, place_of: Callable[[Any], int]) -> Any:
+    """``value``, of Numba's type ``kind``, with its arrays as Numba reads those of a device."""
+    from numba.cuda import types
+    from numba.cuda.args import ArgHint
+
+    if isinstance(kind, types.BaseTuple):
+        return tuple(_placed(part, one, place_of) for part, one in zip(kind, value, strict=True))
+    if not isinstance(kind, types.Array):
+        return value
+    tensor = _tensor(value.value if isinstance(value, ArgHint) else value)
+    strides = tuple(step * tensor.element_size() for step in tensor.stride())
+    layout = SimpleNamespace(strides_in_bytes=strides, is_contiguous_c=True, is_contiguous_f=True)  # the flags count without dimensions
+    array = SimpleNamespace(
+        size=tensor.numel(),
+        dtype=SimpleNamespace(itemsize=tensor.element_size()),
+        ptr=place_of(tensor),
+        shape=tuple(tensor.shape),
+        _layout=layout,
+    )
+    hint = ArgHint(array)
+    hint.to_device = lambda *_, **__: array
+    return hint
+
+
+def _tensor(array: Any) -> Any:
+    import torch
+
+    return torch.as_tensor(array)
+
+
+def _empty(shape: Any, dtype: Any = "float64", *_: Any, **__: Any) -> Any:
+    import numpy as np
+
+    return _tensor(np.empty(shape, dtype))
+
+
+def _capability(number: int) -> tuple[int, int]:
+    major, minor = divmod(number, 10)
+    return major, minor
+
+
+class _Stream:
+    """The only stream: work is done when a call returns."""
+
+    handle = 0
+
+    def __bool__(self) -> bool:
+        return False  # as Numba's default stream
+
+    def synchronize(self) -> None:
+        pass
+
+
+class _Runtime:
+    """In place of Numba's contexts and devices: one device, whose context has streams and nothing else."""
+
+    def __init__(self, number: Callable[[], int]) -> None:
+        self._number = number
+        self.gpus = [self]
+        self.id, self.name = 0, b"emulator"
+
+    @property
+    def compute_capability(self) -> tuple[int, int]:
+        return _capability(self._number())
+
+    @property
+    def device(self) -> _Runtime:
+        return self
+
+    def get_or_create_context(self, number: int | None = None) -> _Runtime:
+        return self
+
+    def ensure_context(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def synchronize(self) -> None:
+        pass
+
+    def create_stream(self, *_: Any) -> _Stream:
+        return _Stream()
+
+    create_external_stream = get_default_stream = get_legacy_default_stream = get_per_thread_default_stream = create_stream
+
+    def __getattr__(self, name: str) -> Any:
+        raise NotHere(f"the emulator has no {name} of numba.cuda's device", hint="judge the stage on a CUDA device", reason="not_emulated")

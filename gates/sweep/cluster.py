@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import multiprocessing
 import os
 import queue
 import re
@@ -129,6 +130,7 @@ def local_cluster(found: Sequence[devices.DeviceInfo], cores: int, per_card: int
     scheduler = {"cls": distributed.Scheduler, "options": {"dashboard_address": f"{_HERE}:0", "host": _HERE}}
     with contextlib.ExitStack() as stack:
         try:
+            stack.enter_context(_forked_workers())
             with _undisturbed(), _deaf_children():
                 cluster = stack.enter_context(
                     distributed.SpecCluster(workers=spec, scheduler=scheduler, silence_logs=logging.CRITICAL, name="gates")
@@ -187,12 +189,27 @@ def _deaf_children() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+@contextlib.contextmanager
+def _forked_workers() -> Iterator[None]:
+    """Have workers forked from one process that has imported what all of them need: each import takes most of a second.
+
+    Dask can do so, too, but imports pandas and more there.
+    """
+    import dask
+    from distributed import utils
+
+    multiprocessing.get_context("forkserver").set_forkserver_preload(["distributed", "gates.sweep.work"])
+    utils._forkserver_preload_set = True
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        yield
+
+
 def _worker(env: Mapping[str, str], resources: Mapping[str, int]) -> dict[str, Any]:
     from distributed import Nanny
 
     options = {
         "nthreads": 1,
-        "env": env,
+        "env": {**os.environ, **env},  # the process that forks them has the environment of the first cluster
         "resources": resources,
         "memory_limit": 0,
         "dashboard": False,

@@ -61,10 +61,10 @@ def kernelbench(problem: Path, solution: Path | None, solutions: Path | None, gi
     """Import a KernelBench problem with a solution, or a folder of problems.
 
     The problem has Model, get_inputs and get_init_inputs; the solution has ModelNew, or is a .cu file that binds forward (PYBIND11_MODULE),
-    which gets the inputs alone. A small shape and one with odd sizes are
-    made of the problem's whole numbers. Of a folder each problem is imported with the solutions of its name, or with its own
-    Model if there is no --solutions; imports.csv in --dir says what was imported, and what was refused and why. An interrupted import
-    continues there.
+    which gets the inputs alone. Without a solution the problem's own Model is the solution.
+    A small shape and one with odd sizes are made of the problem's whole numbers.
+    Of a folder each problem is imported with the solutions of its name in --solutions. imports.csv in --dir
+    says what was imported, and what was refused and why. An interrupted import continues there.
 
     Example: gates import kernelbench 19_ReLU.py solution.py --name relu
     """
@@ -72,8 +72,7 @@ def kernelbench(problem: Path, solution: Path | None, solutions: Path | None, gi
 
     if problem.is_dir():
         sys.exit(_suite(format, problem, solution or solutions, **options))
-    if solution is None:
-        raise GatesError(f"no solution for {problem}", hint=f"gates import kernelbench {problem.name} SOLUTION.py")
+    _refuse_folder(solutions)
     _write(format.load(problem, solution, _sizes(given_sizes)), problem.stem, **options)
 
 
@@ -95,6 +94,7 @@ def kernelbot(problem: Path, submission: Path | None, solutions: Path | None, **
 
     if not (problem / format.TASK).is_file():
         sys.exit(_suite(format, problem, submission or solutions, **options))
+    _refuse_folder(solutions)
     _write(format.load(problem, submission), problem.resolve().name, **options)
 
 
@@ -147,6 +147,11 @@ def _suite(format: Any, problems: Path, solutions: Path | None, directory: Path,
     imported = sum(row.status == bulk.IMPORTED for row in rows)
     click.echo(f"{imported} of {len(rows)} imported; {table}")
     return 0 if imported == len(rows) else 1
+
+
+def _refuse_folder(solutions: Path | None) -> None:
+    if solutions is not None:
+        raise GatesError("--solutions goes with a folder of problems", hint="name the solution after the problem")
 
 
 def _sizes(text: str | None) -> dict[str, int]:

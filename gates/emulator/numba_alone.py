@@ -25,9 +25,11 @@ def use(number: Callable[[], int], launch: Callable[..., None]) -> None:
         import numba_cuda  # noqa: F401  the numba.cuda of Numba itself is another, older one
         from numba import cuda
         from numba.cuda.core import config
+        from numba.cuda.cuda_paths import get_cuda_paths
         from numba.cuda.cudadrv import devices, nvrtc, nvvm
         from numba.cuda.dispatcher import CUDADispatcher, ForAll, _Kernel
 
+        get_cuda_paths()  # looks for the compiler's libraries
         nvvm.NVVM()
     except Exception as error:  # an installation that is broken, by whatever it raises
         raise NotHere(

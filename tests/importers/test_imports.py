@@ -589,6 +589,18 @@ def test_an_imported_task_runs_and_is_judged(tmp_path: Path, monkeypatch: pytest
     assert evidence["device"] == "cpu" and all("ran isolated: calls " in one for one in evidence["processes"])
 
 
+def test_a_kernelbench_problem_without_a_solution_is_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str], unrun: None) -> None:
+    words = ["import", "kernelbench", str(KERNELBENCH[0]), "--dir", str(tmp_path), "--name", "mine"]
+    assert command([*words, "--solutions", str(tmp_path)]) == 2 and "goes with a folder" in capsys.readouterr().err
+    assert command(words) == 0
+    task = load_task(tmp_path / "mine", environ={})
+    assert (task.kind, task.title) == ("python", f"{KERNELBENCH[0].stem}: its own Model")
+    problem = module_of(task.folder, "problem")
+    shape = problem.SHAPES["given"]
+    inputs = problem.make_inputs(shape, 3, "cpu")
+    assert worst(task.folder, problem, inputs, shape) < 0.2
+
+
 @pytest.fixture(scope="module")
 def own_models() -> dict[str, Any]:
     """flashinfer-bench's own models. Its package imports GPU libraries, so its data modules are imported without it."""

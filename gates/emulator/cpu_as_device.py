@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -16,11 +15,9 @@ from torch.overrides import TorchFunctionMode
 from gates.emulator.scaled_product import scaled_product
 
 _DEVICE = torch.device("cuda", 0)
-_STREAM = SimpleNamespace(cuda_stream=0, device=_DEVICE, synchronize=lambda: None)
 _QUIET = {  # of torch.cuda -> what answers instead
     "synchronize": lambda *_, **__: None,
     "current_device": lambda: 0,
-    "current_stream": lambda *_: _STREAM,
     "device_count": lambda: 1,
     "is_available": lambda: True,
     "set_device": lambda *_: None,

@@ -21,6 +21,8 @@ def use(number: Callable[[], int], launch: Callable[..., None]) -> None:
 
     Raises NotHere if numba-cuda does not work here.
     """
+    import torch
+
     try:
         import numba_cuda  # noqa: F401  the numba.cuda of Numba itself is another, older one
         from numba import cuda
@@ -51,6 +53,7 @@ def use(number: Callable[[], int], launch: Callable[..., None]) -> None:
     ForAll._compute_thread_per_block = lambda self, dispatcher: self.thread_per_block or _BLOCK
     _Kernel.bind = lambda self: None
     _Kernel.launch = lambda self, values, grid, block, stream=0, sharedmem=0: launch(self, values, grid, block, sharedmem)
+    torch.cuda.current_stream = lambda *_: _Stream()
     cuda.is_available = lambda: True
     cuda.as_cuda_array = lambda array, sync=True: array
     cuda.to_device = lambda array, *_, **__: _tensor(array).clone()
@@ -127,9 +130,9 @@ def _capability(number: int) -> tuple[int, int]:
 
 
 class _Stream:
-    """The only stream: work is done when a call returns."""
+    """The only stream, torch's and Numba's: work is done when a call returns."""
 
-    handle = 0
+    handle = cuda_stream = 0
 
     def __bool__(self) -> bool:
         return False  # as Numba's default stream

@@ -24,7 +24,7 @@ class Language:
 _LATER = "nothing"
 _EMULATED = "ptxas, sass, the emulator"
 LANGUAGES = (  # what lies within another's module comes before it
-    Language("Gluon", "triton.experimental.gluon", ("jit",), "triton", "ptxas, sass, if Triton compiles it here"),
+    Language("Gluon", "triton.experimental.gluon", ("jit",), "triton", f"{_EMULATED}, if Triton compiles it here"),
     Language("Triton", "triton", ("jit",), "triton", _EMULATED),
     Language(
         "load_inline",

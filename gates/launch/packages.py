@@ -35,7 +35,7 @@ def unusable(error: BaseException, folder: Path) -> NeedsPackage | None:
     if isinstance(error, ImportError):
         missing = (error.name or "").partition(".")[0]
         own = not missing or (folder / f"{missing}.py").exists() or (folder / missing).is_dir()
-        return None if own or _is_own(error.path, folder) else NeedsPackage(missing, said)
+        return None if own or _is_own(error.path, folder) else NeedsPackage(error.name or missing, said)
     frames = traceback.extract_tb(error.__traceback__)
     last = max((number for number, frame in enumerate(frames) if _is_own(frame.filename, folder)), default=-1)
     if not frames or last == len(frames) - 1 or (package := _package(frames[-1].filename)) is None:

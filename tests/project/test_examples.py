@@ -16,10 +16,19 @@ from torch_kit import stub_torch  # noqa: F401
 
 import gates
 from gates.build import python_kinds
+from gates.diagnostics.lint import lint
 from gates.task.load import load_baseline, load_task
 
 EXAMPLES = ROOT / "examples"
 TASKS = sorted(path.parent for path in EXAMPLES.glob("*/*/task.yaml"))
+# By name, with the package that each imports first.
+ON_DEVICES = {
+    "add_cupy": "cupy",
+    "add_cute": "cuda",
+    "add_cuda_tile": "cuda",
+    "add_tilelang": "tilelang",
+    "add_warp": "warp",
+}  # the first import
 STATIC, ALL = {"ptxas", "sass"}, {"ptxas", "sass", "correctness", "sanitizer"}
 PASSES = {  # what is judged without a device
     "softmax_naive": ALL,
@@ -38,7 +47,9 @@ PASSES = {  # what is judged without a device
     "gemm_wgmma": ALL,
     "copy_vector": ALL,
     "add_eager": {"correctness"},
+    "add_gluon": ALL,
     "add_numba": ALL,
+    **dict.fromkeys(ON_DEVICES, set()),
 }
 
 
@@ -62,7 +73,7 @@ def build_dir(kept: OnceASession) -> Path:
             "sum_warp",
             "histogram_shared",
         ),
-        *("gemm_wgmma", "copy_vector", "add_numba"),
+        *("gemm_wgmma", "copy_vector", "add_gluon", "add_numba"),
     ],
 )
 def test_an_example_passes_what_can_be_judged_here(tmp_path: Path, build_dir: Path, name: str, stub_torch: None) -> None:  # noqa: F811
@@ -76,6 +87,22 @@ def test_an_example_passes_what_can_be_judged_here(tmp_path: Path, build_dir: Pa
     run = gates.run(task, profile="cpu", shapes=["small"], seeds=[0], inputs=inputs, results=tmp_path / "results", build_dir=build_dir)
     assert {gate for gate, result in run.gates.items() if result.status.value == "pass"} == PASSES[name], run.report()
     assert run.decision == "hold"
+
+
+@pytest.mark.parametrize("name", ON_DEVICES)
+def test_an_example_in_a_language_for_devices_is_without_a_fault(name: str) -> None:
+    assert lint(EXAMPLES / "languages" / name) == []
+
+
+def test_an_example_whose_package_is_missing_is_not_run_and_names_it(tmp_path: Path, build_dir: Path) -> None:
+    name, package = next(((name, package) for name, package in ON_DEVICES.items() if importlib.util.find_spec(package) is None), ("", ""))
+    if not name:
+        pytest.skip("all packages are installed")
+    run = gates.run(
+        EXAMPLES / "languages" / name, profile="cpu", shapes=["small"], seeds=[0], results=tmp_path / "results", build_dir=build_dir
+    )
+    found = run.gates["correctness"]
+    assert run.decision == "hold" and found.status.value == "not_run" and f"No module named '{package}" in found.sentence
 
 
 def test_all_examples_are_known() -> None:

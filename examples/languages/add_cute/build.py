@@ -1,0 +1,3 @@
+from gates.task_script import build
+
+build(__file__)

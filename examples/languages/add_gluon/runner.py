@@ -1,0 +1,3 @@
+from gates.task_script import run
+
+run(__file__)

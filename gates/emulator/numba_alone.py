@@ -58,6 +58,8 @@ def use(number: Callable[[], int], launch: Callable[..., None]) -> None:
     cuda.as_cuda_array = lambda array, sync=True: array
     cuda.to_device = lambda array, *_, **__: _tensor(array).clone()
     cuda.device_array = _empty
+    torch.Tensor.copy_to_host = lambda self, *_, **__: self.numpy().copy()
+    torch.Tensor.copy_to_device = lambda self, array, *_, **__: self.copy_(_tensor(array))
     cuda.device_array_like = lambda array, *_, **__: _tensor(array).new_empty(array.shape)
 
 

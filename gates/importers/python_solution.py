@@ -29,6 +29,18 @@ def side(answer: Original, title: str, kernel: str) -> Side:
 
 _BOUND = re.compile(r'\bdef\(\s*"(\w+)"')
 _FORWARD = "forward"
+_CALLER = '''"""Calls what {file} binds."""
+
+from pathlib import Path
+
+from torch.utils.cpp_extension import load
+
+_extension = load("bound", [str(Path(__file__).with_name("{file}"))])
+
+
+def {entry}(*arguments):
+    return _extension.{entry}(*arguments)
+'''
 
 
 def bound_side(answer: Original, title: str, arguments: Sequence[str]) -> Side:
@@ -43,8 +55,14 @@ def bound_side(answer: Original, title: str, arguments: Sequence[str]) -> Side:
             f"{answer.path} binds {', '.join(names) or 'no function'}; one must be {_FORWARD!r}, or the only one",
             hint='end the file with PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }',
         )
-    entry = _FORWARD if _FORWARD in names else names[0]
-    return Side(title, EXTENSION, entry, [answer.kept], {}, arguments=arguments, kernels=sources.cuda_kernels(code))
+    return compiled_side(answer, title, _FORWARD if _FORWARD in names else names[0], arguments)
+
+
+def compiled_side(answer: Original, title: str, entry: str, arguments: Sequence[str] = ()) -> Side:
+    """Return the task of a CUDA file whose function ``entry`` Python code calls: so the emulator can run it, too."""
+    caller = _CALLER.format(file=answer.kept, entry=entry)
+    kernels = sources.cuda_kernels(folder.text(answer))
+    return Side(title, EXTENSION, entry, [folder.CALLER, answer.kept], {folder.CALLER: caller}, arguments=arguments, kernels=kernels)
 
 
 def reference_side(given: Original, kept: str, title: str, kernel: str) -> Side:

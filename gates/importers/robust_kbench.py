@@ -13,7 +13,7 @@ from typing import Any
 
 from gates.core import jsonio
 from gates.core.errors import GatesError
-from gates.importers import folder, sources
+from gates.importers import folder, python_solution, sources
 from gates.importers.folder import Imported, Original, Side
 
 FORMAT = "robust-kbench"
@@ -38,13 +38,13 @@ def load(task: Path, kernel: Path | None = None) -> Imported:
     )
     sources.require(sources.python_tree(function), ("forward_fn", "Model", "get_inputs"), str(function.path), FORMAT)
     settings = _settings(jsonio.loads(folder.text(config), str(config.path)), config.path)
-    kernels = sources.cuda_kernels(folder.text(cuda))
-    if not kernels:
-        raise GatesError(f"{cuda.path} has no __global__ function")
     title = task.resolve().name
+    candidate = python_solution.compiled_side(cuda, f"{title}: forward.cu", "forward")
+    if not candidate.kernels:
+        raise GatesError(f"{cuda.path} has no __global__ function")
     return Imported(
         format=FORMAT,
-        candidate=Side(f"{title}: forward.cu", "torch-extension", "forward", ["forward.cu"], {}, kernels=kernels),
+        candidate=candidate,
         reference=Side(
             f"{title}: the task's own forward_fn, eager",
             "python",

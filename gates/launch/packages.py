@@ -14,7 +14,6 @@ from gates.core.errors import NotHere
 
 _NO_ATTRIBUTE = re.compile(r"module '(?P<module>[\w.]+)' has no attribute '(?P<name>\w+)'")
 _ON_DEVICES = ("numba.cuda", "cupy", "cutlass", "tilelang", "cuda.tile", "warp")  # kernel languages that need a device
-_DRIVERS = ("numba.cuda.cudadrv.driver", "cuda.core", "cuda.bindings")
 _INSTALLED = ("site-packages", "dist-packages")
 
 
@@ -49,11 +48,14 @@ def unusable(error: BaseException, folder: Path) -> NeedsPackage | None:
 
 
 def needs_device(error: BaseException, on_emulator: bool = False) -> bool:
-    """Return whether the error comes from what can't run without a device, and tells nothing of the function: a kernel language, or
-    ``on_emulator``, which stands in for the device, only what calls the driver.
+    """Return whether the error comes from a kernel language that can't run without a device: there it tells nothing of the function.
+
+    ``on_emulator``: the language has a device, so only what it raises itself counts, and is not its refusal of a kernel.
     """
     names = [str(frame.f_globals.get("__name__")) for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return any(f"{name}.".startswith(f"{package}.") for name in names for package in (_DRIVERS if on_emulator else _ON_DEVICES))
+    if on_emulator:
+        return not type(error).__module__.startswith("numba.") and any(map(names[-1].startswith, ("numba.", "cuda.")))
+    return any(f"{name}.".startswith(f"{language}.") for name in names for language in _ON_DEVICES)
 
 
 def _is_own(filename: str | None, folder: Path) -> bool:

@@ -21,7 +21,7 @@ from gates.task.sources.architectures import cubin_archs, device_archs
 from gates.task.sources.identity import identity_of, product_name
 from gates.task.sources.optimisation import unoptimised
 
-_KINDS = ("cubin", "device", "emulator", "emulator_asan", "binding")  # of products
+_KINDS = ("cubin", "device", "emulator", "emulator_asan", "binding", "runtime")  # of products
 _CUBIN, _LOG = ".cubin", ".ptxas.log"
 _COMMAND = re.compile(r"^\$ ", re.M)  # begins each command in build.log
 _ARCH = re.compile(r" (?:-arch|--gpu-name)=(sm_\d+[a-z]?)")

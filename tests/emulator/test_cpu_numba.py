@@ -24,15 +24,23 @@ from gates.launch.emulated_kernel import EmulatedFunction
 
 side = {"library": sys.argv[1], "runtime": sys.argv[2], "arch": ["sm_90"], "emulated": True, "kind": "numba"}
 x, y = torch.randn(2, 1000, generator=torch.Generator().manual_seed(0))
-right = {"saxpy": 1.5 * x + y, "saxpy_for_all": 1.5 * x + y, "transpose_of_a_view": x.reshape(40, 25)[:, :20].t(),
-         "sum_by_atomics": x.sum(),
-         "reverse_in_dynamic_shared_memory": x[:64].flip(0), "double_halves": 2 * x.half().float(), "sum_without_a_barrier": None,
-         "double_without_a_bound": None, "sum_by_stores": None, "barrier_of_some": None, "all_blocks_at_once": None}
-for name, wanted in right.items():
+right = {
+    "saxpy": 1.5 * x + y,
+    "saxpy_for_all": 1.5 * x + y,
+    "arrays_of_numba": 1.5 * x + y,
+    "transpose_of_a_view": x.reshape(40, 25)[:, :20].t(),
+    "matmul": x[:600].reshape(20, 30) @ x[:750].reshape(30, 25),
+    "sum_by_atomics": x.sum(),
+    "shuffles_and_constants": (x + 7).sum(),
+    "reverse_in_dynamic_shared_memory": x[:64].flip(0),
+    "halves_as_floats": 2 * x.half().float(),
+}
+faulty = ("sum_without_a_barrier", "double_without_a_bound", "sum_by_stores", "barrier_of_some", "double_halves", "all_blocks_at_once")
+for name, wanted in {**right, **dict.fromkeys(faulty)}.items():
     function, said = EmulatedFunction({**side, "entry": name}), ""
     function.emulator.look_for_races()
     try:
-        got = function(*((x, y) if name.startswith("saxpy") else (x,)))
+        got = function(*((x, y) if name.startswith(("saxpy", "arrays")) else (x,)))
     except KernelError as error:
         got, said = None, str(error)
     except NotHere as error:
@@ -56,6 +64,10 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list]:
 @pytest.mark.parametrize(
     ("name", "kernel"),
     [
+        ("matmul", "matmul_kernel"),
+        ("shuffles_and_constants", "shuffle_kernel"),
+        ("halves_as_floats", "half_to_float_kernel"),
+        ("arrays_of_numba", "saxpy_kernel"),
         ("saxpy", "saxpy_kernel"),
         ("saxpy_for_all", "saxpy_kernel"),
         ("transpose_of_a_view", "transpose_kernel"),
@@ -65,7 +77,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list]:
 )
 def test_a_right_function_runs(found: dict[str, list], name: str, kernel: str) -> None:
     off, faults, _, kernels, said = found[name]
-    assert off < 1e-4 and not faults and kernels == [kernel] and not said
+    assert off < 1e-3 and not faults and kernels == [kernel] and not said
 
 
 @pytest.mark.parametrize(

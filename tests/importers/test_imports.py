@@ -11,11 +11,12 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 from places import TESTS
+from torch.utils import cpp_extension
 from torch_kit import stub_torch  # noqa: F401
 
 from gates.build.build import build
@@ -201,12 +202,15 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward, "relu"); }
 """
 
 
-def test_a_cuda_file_that_binds_a_function_is_a_solution(tmp_path: Path, unrun: None) -> None:
+def test_a_cuda_file_that_binds_a_function_is_a_solution(tmp_path: Path, unrun: None, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.cu").write_text(BOUND)
     task, *_ = folder.write(kernelbench.load(DATA / "kernelbench" / "p_softmax_v0.py", tmp_path / "mine.cu"), tmp_path, "bound", 60)
     loaded = load_task(task, environ={})
     assert (loaded.kind, loaded.entry, loaded.arguments, loaded.kernels) == ("torch-extension", "forward", ("x",), ("relu_kernel",))
     assert loaded.stream == "default" and (task / "solution.cu").read_text() == BOUND
+    assert loaded.script == task / "kernel.py", "Python code calls it: the emulator can run it"
+    monkeypatch.setattr(cpp_extension, "load", lambda name, files: SimpleNamespace(forward=lambda *given: (files, given)))
+    assert function_of(task)("x", 3) == ([str(task / "solution.cu")], ("x", 3))
 
 
 @pytest.mark.parametrize("end", ["", 'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("one", &one); m.def("two", &two); }'])

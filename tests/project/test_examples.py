@@ -18,6 +18,7 @@ import gates
 from gates.build import python_kinds
 from gates.diagnostics.lint import lint
 from gates.task.load import load_baseline, load_task
+from gates.verify.run import verify_run
 
 EXAMPLES = ROOT / "examples"
 TASKS = sorted(path.parent for path in EXAMPLES.glob("*/*/task.yaml"))
@@ -28,7 +29,7 @@ ON_DEVICES = {
     "add_cuda_tile": "cuda",
     "add_tilelang": "tilelang",
     "add_warp": "warp",
-}  # the first import
+}
 STATIC, ALL = {"ptxas", "sass"}, {"ptxas", "sass", "correctness", "sanitizer"}
 PASSES = {  # what is judged without a device
     "softmax_naive": ALL,
@@ -86,7 +87,7 @@ def test_an_example_passes_what_can_be_judged_here(tmp_path: Path, build_dir: Pa
     inputs = ["default"] if name in one_case else None
     run = gates.run(task, profile="cpu", shapes=["small"], seeds=[0], inputs=inputs, results=tmp_path / "results", build_dir=build_dir)
     assert {gate for gate, result in run.gates.items() if result.status.value == "pass"} == PASSES[name], run.report()
-    assert run.decision == "hold"
+    assert run.decision == "hold" and not verify_run(run.path)
 
 
 @pytest.mark.parametrize("name", ON_DEVICES)

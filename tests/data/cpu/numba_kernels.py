@@ -1,9 +1,11 @@
 """Functions whose kernels are Numba-CUDA's: right ones, and one for each fault that the emulator must find."""
 
+import numpy as np
 import torch
 from numba import cuda, float32
 
-THREADS = 128
+THREADS, TILE = 128, 16
+SEVEN = np.full(8, 7, np.float32)
 
 
 @cuda.jit
@@ -23,6 +25,55 @@ def saxpy(x, y):
 def saxpy_for_all(x, y):
     out = cuda.device_array_like(x)
     saxpy_kernel.forall(x.numel())(1.5, cuda.as_cuda_array(x), y, out)
+    return out
+
+
+def arrays_of_numba(x, y):
+    there = cuda.to_device(x.cpu().numpy())
+    out = cuda.device_array(x.shape, np.float32)
+    saxpy_kernel[(x.numel() + THREADS - 1) // THREADS, THREADS](1.5, there, y, out)
+    return torch.as_tensor(out.copy_to_host(), device=y.device)
+
+
+@cuda.jit(fastmath=True)
+def matmul_kernel(a, b, c):
+    left, right = cuda.shared.array((TILE, TILE), float32), cuda.shared.array((TILE, TILE), float32)
+    column, row = cuda.grid(2)
+    i, j = cuda.threadIdx.x, cuda.threadIdx.y
+    total = float32(0)
+    for k in range(0, a.shape[1], TILE):
+        left[j, i] = a[row, k + i] if row < a.shape[0] and k + i < a.shape[1] else 0
+        right[j, i] = b[k + j, column] if k + j < b.shape[0] and column < b.shape[1] else 0
+        cuda.syncthreads()
+        for step in range(TILE):
+            total += left[j, step] * right[step, i]
+        cuda.syncthreads()
+    if row < c.shape[0] and column < c.shape[1]:
+        c[row, column] = total
+
+
+def matmul(x):
+    a, b = x[:600].reshape(20, 30), x[:750].reshape(30, 25)
+    c = torch.empty(20, 25, device=x.device)
+    matmul_kernel[(2, 2), (TILE, TILE)](a, b, c)
+    return c
+
+
+@cuda.jit
+def shuffle_kernel(x, out):
+    i = cuda.grid(1)
+    value = x[i] + cuda.const.array_like(SEVEN)[i % 8] if i < x.size else float32(0)
+    step = 16
+    while step > 0:
+        value += cuda.shfl_down_sync(0xFFFFFFFF, value, step)
+        step //= 2
+    if cuda.laneid == 0:
+        cuda.atomic.add(out, 0, value)
+
+
+def shuffles_and_constants(x):
+    out = torch.zeros(1, device=x.device)
+    shuffle_kernel[(x.numel() + THREADS - 1) // THREADS, THREADS](x, out)
     return out
 
 
@@ -123,6 +174,19 @@ def double_halves(x):
     out = torch.empty_like(x)
     half_kernel[(x.numel() + THREADS - 1) // THREADS, THREADS](x, out)
     return out.float()
+
+
+@cuda.jit
+def half_to_float_kernel(x, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = float32(x[i]) * 2
+
+
+def halves_as_floats(x):
+    out = torch.empty_like(x)
+    half_to_float_kernel[(x.numel() + THREADS - 1) // THREADS, THREADS](x.half(), out)
+    return out
 
 
 @cuda.jit

@@ -35,8 +35,9 @@ right = {
     "reverse_in_dynamic_shared_memory": x[:64].flip(0),
     "halves_as_floats": 2 * x.half().float(),
 }
-faulty = ("sum_without_a_barrier", "double_without_a_bound", "sum_by_stores", "barrier_of_some", "double_halves", "all_blocks_at_once")
-for name, wanted in {**right, **dict.fromkeys(faulty)}.items():
+faulty = ("sum_without_a_barrier", "double_without_a_bound", "sum_by_stores", "barrier_of_some", "barrier_of_half_a_warp")
+others = ("double_halves", "all_blocks_at_once")
+for name, wanted in {**right, **dict.fromkeys(faulty + others)}.items():
     function, said = EmulatedFunction({**side, "entry": name}), ""
     function.emulator.look_for_races()
     try:
@@ -87,6 +88,7 @@ def test_a_right_function_runs(found: dict[str, list], name: str, kernel: str) -
         ("sum_by_stores", "race_global", "# lost updates"),
         ("sum_without_a_barrier", "race_shared", "# what another warp wrote"),
         ("barrier_of_some", "race_shared", "# of the other warp"),
+        ("barrier_of_half_a_warp", "barrier_divergence", "# of half a warp"),
     ],
 )
 def test_a_fault_is_found_at_its_line(found: dict[str, list], name: str, fault: str, line: str) -> None:

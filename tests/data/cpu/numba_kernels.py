@@ -206,6 +206,19 @@ def barrier_of_some(x):
 
 
 @cuda.jit
+def half_a_warp_kernel(out):
+    if cuda.threadIdx.x < 16:
+        cuda.syncthreads()  # of half a warp
+    out[0] = 1
+
+
+def barrier_of_half_a_warp(x):
+    out = torch.zeros(1, device=x.device)
+    half_a_warp_kernel[1, 64](out)
+    return out
+
+
+@cuda.jit
 def all_kernel(out):
     cuda.cg.this_grid().sync()
     out[0] = 1

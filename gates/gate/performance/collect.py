@@ -70,8 +70,8 @@ def run_timings(
     mean_abs_err, bad_pct, bad_atol) that outputs must keep before and after timing. ``seed`` decides
     input values and order; drawn and recorded if None. ``confidence`` and ``least_pairs``: as ``gates.stats.sampling.measure`` has them.
     ``iters`` is the number of single launches a side (300 if None, at least 120). ``others``: time the problem's other
-    implementations for context. ``always_alone``: time the baseline without the candidate also where the candidate took longer, which gains
-    nothing by slowing it. ``hands``: the module of the kernels' process.
+    implementations and the other cache mode for context. ``always_alone``: time the baseline without the candidate also where the
+    candidate took longer, which gains nothing by slowing it. ``hands``: the module of the kernels' process.
     Raises GatesError for an unknown shape, a bad ``iters`` or ``cache``.
     """
     if iters is not None and iters < 1:

@@ -134,7 +134,7 @@ class Session:
         series = [_series(mode, launches, result.blocks or _of(result.control, "candidate"), result.stopped)]
         control = _series("control", launches, result.control, result.stopped)
         limited = result.warm_up.power_limited
-        other = self._other_mode("warm" if mode == "cold" else "cold", launches, slowest_us, limited)
+        other = self._other_mode("warm" if mode == "cold" else "cold", launches, slowest_us, limited) if job["others"] else []
         single = self._single(launches, series[0], max(estimates.values()), limited)
         if replaced := self.ask("replaced"):
             raise Stopped(codes.TAMPERED, f"{', '.join(map(str, replaced[:5]))}: replaced since the kernels were loaded")

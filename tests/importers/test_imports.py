@@ -605,6 +605,18 @@ def test_a_kernelbench_problem_without_a_solution_is_its_own(tmp_path: Path, cap
     assert worst(task.folder, problem, inputs, shape) < 0.2
 
 
+def test_a_recurrent_layer_has_a_reference_in_float64(tmp_path: Path, unrun: None) -> None:
+    (tmp_path / "p_gru.py").write_text(
+        "import torch\nfrom torch import nn\nsteps, size = 5, 8\nclass Model(nn.Module):\n    def __init__(self, size):\n"
+        "        super().__init__()\n        self.gru = nn.GRU(size, size, 2)\n    def forward(self, x):\n        return self.gru(x)[0]\n"
+        "def get_inputs():\n    return [torch.rand(steps, 3, size)]\ndef get_init_inputs():\n    return [size]\n"
+    )
+    task = folder.write(kernelbench.load(tmp_path / "p_gru.py", None), tmp_path, "gru", 60).task
+    problem = module_of(task, "problem")
+    shape = problem.SHAPES["given"]
+    assert worst(task, problem, problem.make_inputs(shape, 3, "cpu"), shape) < 1
+
+
 @pytest.fixture(scope="module")
 def own_models() -> dict[str, Any]:
     """flashinfer-bench's own models. Its package imports GPU libraries, so its data modules are imported without it."""

@@ -114,6 +114,14 @@ def test_copies_in_bulk_between_blocks(library: Path, mode: str, settings: dict[
     assert not cpu.findings() and np.array_equal(out, np.arange(128) + np.array([[1.0], [0.0]]))
 
 
+def test_a_copy_to_a_block_that_has_no_barrier_yet(library: Path) -> None:
+    cpu = cpu_kit.device(races=0)
+    with pytest.raises(GatesError):
+        Launcher(library, "copies")(cpu.array(np.arange(128, dtype=np.float32)), cpu.empty((2, 128), np.float32), MODES.index("kEarly"))
+    found = cpu.findings()[0]
+    assert (found.code, found.where) == ("cpu.bad_mbarrier", line("// to both")) and "mbarrier of block 1" in found.message
+
+
 @pytest.mark.parametrize(
     ("mode", "code", "other"),
     [("kNotAwaited", "cpu.bulk_store_not_awaited", None), ("kOverwritten", "cpu.bulk_source_overwritten", "// while it is stored")],

@@ -81,9 +81,10 @@ __global__ void __cluster_dims__(2) copies_kernel(const float* in, float* out) {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], 512;" ::"r"(bar) : "memory");
   }
-  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+  if (kMode == kEarly) __syncthreads();
+  else asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
   if (rank == 0 && threadIdx.x == 0) {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], 512, [%2], %3;" ::"r"(at), "l"(in), "r"(bar), "h"(uint16_t(3)) : "memory");
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], 512, [%2], %3;" ::"r"(at), "l"(in), "r"(bar), "h"(uint16_t(3)) : "memory");  // to both
   }
   asm volatile("{ .reg .pred p; AGAIN: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], 0; @!p bra AGAIN; }" ::"r"(bar) : "memory");
   tile[threadIdx.x] += float(rank);
@@ -219,7 +220,7 @@ extern "C" int histogram(const int* values, int* bins, int64_t count, void* stre
   return in_clusters(histogram_kernel, dim3(8), 64, dim3(4), 16 * sizeof(int), cudaStream_t(stream), values, bins, int(count), 16);
 }
 extern "C" int copies(const float* in, float* out, int64_t mode, void* stream, char*, int64_t) {
-  const auto kernel = mode == kNotAwaited ? copies_kernel<kNotAwaited> : mode == kOverwritten ? copies_kernel<kOverwritten> : mode == kReadAwaited ? copies_kernel<kReadAwaited> : copies_kernel<kHonest>;
+  const auto kernel = mode == kNotAwaited ? copies_kernel<kNotAwaited> : mode == kOverwritten ? copies_kernel<kOverwritten> : mode == kReadAwaited ? copies_kernel<kReadAwaited> : mode == kEarly ? copies_kernel<kEarly> : copies_kernel<kHonest>;
   kernel<<<2, 128, 0, cudaStream_t(stream)>>>(in, out);
   return cudaGetLastError();
 }

@@ -41,6 +41,9 @@ void end_stores(Warp& warp);
 // Takes `bytes` from what the barrier expects; its phase may end.
 void complete_bytes(Cta& cta, std::uint32_t address, std::uint32_t bytes);
 
+// Whether an initialised mbarrier lies there, in the CTA's shared memory.
+bool is_mbarrier(const Cta& cta, std::uint32_t address);
+
 inline std::uint32_t swizzled(std::uint32_t address, unsigned bytes) {
     return bytes == 16 ? address : address ^ ((address >> 7 & (bytes / 16 - 1)) << 4);
 }

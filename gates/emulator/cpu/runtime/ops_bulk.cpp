@@ -71,6 +71,10 @@ bool read_map(Warp& warp, const Op& op, unsigned lane, std::uint64_t address, Te
 
 // To the shared memory of `owner`, whose mbarrier counts it.
 void ask_for(Warp& warp, const Op& op, Cta& owner, const TensorCopy& copy) {
+    if (!is_mbarrier(owner, copy.barrier)) {
+        warp.cta->launch->fault(&warp, op.place, copy.lane, "cpu.bad_mbarrier", "an mbarrier of block " + std::to_string(owner.rank) + " of the cluster, which counts what is sent there, is not initialised");
+        return;
+    }
     if (owner.races && op.extra->kind != kRegisters) {
         const std::int32_t writer = owner.races->barrier_not_proxied(owner.races->place(owner, copy.barrier));
         if (writer >= 0) {

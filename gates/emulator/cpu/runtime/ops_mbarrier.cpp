@@ -32,7 +32,7 @@ Found find(Warp& warp, const Op& op, unsigned lane, bool fresh = false) {
         return {};
     }
     State* const state = reinterpret_cast<State*>(cta.shared.data() + address);
-    if (!fresh && (state->valid != kValid || (cta.shared_shadow[address] & kInitialised) == 0)) {
+    if (!fresh && !is_mbarrier(cta, address)) {
         cta.launch->fault(&warp, op.place, lane, "cpu.bad_mbarrier", "an mbarrier is used that was not initialised, or was overwritten");
         return {};
     }
@@ -209,6 +209,11 @@ void arrival_of_copies(Decoder& decoder, Modifiers& modifiers) {
     op.mode = counted;
     decoder.address(decoder.operand(0), op, extra);
     decoder.extra(op) = extra;
+}
+
+bool is_mbarrier(const Cta& cta, std::uint32_t address) {
+    if (address < kSharedStart || address + 8 > cta.shared_limit || address % 8 != 0) return false;
+    return reinterpret_cast<const State*>(cta.shared.data() + address)->valid == kValid && (cta.shared_shadow[address] & kInitialised) != 0;
 }
 
 void complete_bytes(Cta& cta, std::uint32_t address, std::uint32_t bytes) {

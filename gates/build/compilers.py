@@ -65,7 +65,7 @@ _VARIABLES = frozenset(
         "DISABLE_PTXAS_OPT",
     }
 )
-_PREFIXES = ("NVCC_", "CICC_", "NVVM_", "PTXAS_", "TRITON_", "NUMBA_", "TORCH_CUDA_", "TORCH_EXTENSION", "TORCH_DONT_CHECK_")
+_PREFIXES = ("NVCC_", "CICC_", "NVVM_", "PTXAS_", "TRITON_", "NUMBA_", "WARP_", "TORCH_CUDA_", "TORCH_EXTENSION", "TORCH_DONT_CHECK_")
 # Of these, what changes the flags or the headers of a kernel. Where compilers and libraries lie (CUDA_HOME, LIBRARY_PATH, …) is this
 # machine's.
 _NVCC_FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")

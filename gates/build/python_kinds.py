@@ -13,19 +13,23 @@ from gates.build.result import BuildResult, Target
 from gates.build.toolchain import Toolchain
 from gates.core import jsonio
 from gates.emulator.cpu.build import COMPILING, LIBRARY_NAME, runtime_is_kept, runtime_library
-from gates.task.load import JIT, NUMBA, TRITON, Task
+from gates.task.load import JIT, NUMBA, TRITON, WARP, Task
 from gates.task.sources.identity import identity_of
 
-PACKAGES = {TRITON: "triton", NUMBA: "numba-cuda"}  # of a language
+PACKAGES = {  # of a language: what is imported, and what is installed
+    TRITON: ("triton", "triton"),
+    NUMBA: ("numba_cuda", "numba-cuda[cu13]"),
+    WARP: ("warp", "warp-lang"),
+}
 
 
 def build(
     task: Task, toolchain: Toolchain, folder: Path, digest: str, archs: tuple[str, ...], want: Collection[str], say: Callable[[str], None]
 ) -> BuildResult:
     """The build of a task in a language of ``JIT``, or of kind python."""
-    missing, package = None, PACKAGES.get(task.kind)
-    if package and importlib.util.find_spec(package.replace("-", "_")) is None:
-        missing = Failure("", f"{package} is not installed", hint=f"pip install 'kernel-gates[{task.kind}]'", missing_tool=package)
+    missing, (module, package) = None, PACKAGES.get(task.kind, ("", ""))
+    if module and importlib.util.find_spec(module) is None:
+        missing = Failure("", f"{package.partition('[')[0]} is not installed", hint=f"pip install '{package}'", missing_tool=module)
     source = None if missing else str(task.sources[0])
     stage = task.digest()
     made, text, wall_s, wrong = [], "", 0.0, missing  # what is wrong with the source itself leaves nothing to run

@@ -11,6 +11,8 @@ from gates.cli.options import BUILD_DIR, DEBUG, FOLDER, JOBS, TOGGLE, task_names
 from gates.cli.output import print_text, short_path
 from gates.core.errors import GatesError
 
+_KINDS = ["cuda", "torch-extension", "triton", "numba", "warp", "python"]
+
 
 @click.command("list")
 def list_command() -> None:
@@ -30,7 +32,7 @@ def list_command() -> None:
 
 @click.command("new")
 @click.argument("name")
-@click.option("--kind", type=click.Choice(["cuda", "torch-extension", "triton", "numba", "python"]), help="What the kernel is written in.")
+@click.option("--kind", type=click.Choice(_KINDS), help="What the kernel is written in.")
 @click.option("--from", "source", metavar="TASK", help="Copy TASK as the next rung, with TASK as its baseline, next to it.")
 @click.option("--dir", "directory", type=FOLDER, help="Folder in which the new ones are made.  [default: .]")
 def new_command(name: str, kind: str | None, source: str | None, directory: Path | None) -> None:

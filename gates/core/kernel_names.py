@@ -16,6 +16,7 @@ from typing import Any
 _ANONYMOUS = re.compile(r"(\d+)(_GLOBAL__N_)")
 _STATIC = re.compile(r"^__nv_static_(\d+)_")
 _LENGTH = re.compile(r"(\d+)")
+_OF_WARP = re.compile(r"_[0-9a-f]{8}_cuda_kernel_(?:forward|backward)$")  # what Warp puts after a kernel's Python name
 
 
 def kernel_key(mangled: str) -> str:
@@ -45,7 +46,7 @@ def base_name(mangled: str) -> str:
     """
     key = kernel_key(mangled)
     if not key.startswith("_Z"):
-        return key
+        return _OF_WARP.sub("", key)
     rest = key[2:]
     nested = rest.startswith("N")
     if nested:
@@ -75,7 +76,7 @@ def plain_name(name: str) -> str:
         if character in ">)":
             depth -= 1
     words = "".join(kept).split()
-    return words[-1].split("::")[-1] if words else name
+    return _OF_WARP.sub("", words[-1].split("::")[-1]) if words else name
 
 
 def without_parameters(demangled: str) -> str:

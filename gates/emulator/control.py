@@ -121,7 +121,7 @@ class Emulator:
     def launch(
         self, module: int, kernel: str, grid: Sequence[int], block: Sequence[int], arguments: Sequence[Any], shared_bytes: int
     ) -> int:
-        """Launch a kernel of loaded PTX by name, with whole numbers, addresses, floats and ctypes' numbers.
+        """Launch a kernel of loaded PTX by name, with whole numbers, addresses, floats and what ctypes has.
 
         Return the error of the launch; ``error`` says how it went.
         """
@@ -173,7 +173,7 @@ def oldest(archs: Sequence[str]) -> Chip:
 
 
 def _as_c(value: Any) -> Any:
-    if isinstance(value, ctypes._SimpleCData):
+    if isinstance(value, (ctypes._SimpleCData, ctypes.Structure, ctypes.Array)):
         return value
     return ctypes.c_float(value) if isinstance(value, float) else ctypes.c_int64(value)
 

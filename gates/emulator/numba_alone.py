@@ -13,13 +13,17 @@ from typing import Any
 
 from gates.core.errors import NotHere
 
+_PLACE = re.compile(r" at (\S.*?) \((\d+)\)|File \"(.+?)\", line (\d+)")
+_STEP = re.compile(r"Failed in \w+ mode pipeline")  # what Numba puts before its reason
+_REFUSALS = ("numba.cuda.errors", "numba.cuda.core.errors", "numba.core.errors")
 _BLOCK = 256  # threads, where the driver would choose: kernel.forall(n)
 
 
-def use(number: Callable[[], int], launch: Callable[..., None]) -> None:
+def use(number: Callable[[], int], launch: Callable[..., None], refused: Callable[..., None] = lambda *_: None) -> None:
     """Compile from now on for the chip ``number()``, such as 90, and call ``launch(kernel, values, grid, block, shared bytes)``.
 
-    Raises NotHere if numba-cuda does not work here.
+    ``refused(error, places, message, function)`` is called before Numba raises its refusal of a kernel; a place is (file, line), the
+    innermost first. Raises NotHere if numba-cuda does not work here.
     """
     import torch
 
@@ -46,9 +50,20 @@ def use(number: Callable[[], int], launch: Callable[..., None]) -> None:
         made(self, function, {**targetoptions, "lineinfo": not targetoptions.get("debug")}, *more, **others)
 
     config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # it warns of grids that leave a device's processors idle
+    compiled = CUDADispatcher.compile
+
+    def compile_or_refuse(self: Any, signature: Any) -> Any:
+        try:
+            return compiled(self, signature)
+        except Exception as error:
+            if type(error).__module__ in _REFUSALS or type(error).__name__ == "NvvmError":
+                refused(error, *_told(error), self.py_func)
+            raise
+
     devices._runtime = _Runtime(number)
     nvrtc.get_supported_ccs = lambda: [_capability(number())]  # libNVVM refuses a chip that it does not know
     CUDADispatcher.__init__ = with_lines
+    CUDADispatcher.compile = compile_or_refuse
     CUDADispatcher.enable_caching = lambda self: None
     ForAll._compute_thread_per_block = lambda self, dispatcher: self.thread_per_block or _BLOCK
     _Kernel.bind = lambda self: None
@@ -80,6 +95,19 @@ def ptx_of(kernel: Any, number: int) -> str:
 def name_of(kernel: Any) -> str:
     """Return the name of a compiled kernel's Python function."""
     return str(kernel.py_func.__name__)
+
+
+def options_of(kernel: Any) -> list[str]:
+    """Return what else a kernel asks of the assembler."""
+    most = kernel.library._max_registers
+    return [f"--maxrregcount={int(most)}"] if most else []
+
+
+def _told(error: Exception) -> tuple[list[tuple[str, int]], str]:
+    """The places of an error, (file, line), and what it says."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    said = [line for line in lines if line and not _STEP.match(line)]
+    return [(one[0] or one[2], int(one[1] or one[3])) for one in _PLACE.findall(str(error))], (said or [str(error)])[0]
 
 
 def parameters(kernel: Any, values: Sequence[Any], place_of: Callable[[Any], int]) -> list[Any]:

@@ -38,7 +38,7 @@ LANGUAGES = (  # what lies within another's module comes before it
     Language("TileLang", "tilelang", ("jit", "language.prim_func"), "python", _LATER),
     Language("cuda.tile", "cuda.tile", ("kernel",), "python", _LATER),
     Language("CuPy", "cupy", ("RawKernel", "RawModule", "ElementwiseKernel", "ReductionKernel"), "python", _LATER),
-    Language("Warp", "warp", ("kernel",), "python", _LATER),
+    Language("Warp", "warp", ("kernel",), "warp", _EMULATED),
 )
 
 
@@ -82,23 +82,26 @@ def _makers(language: Language) -> set[str]:
 
 
 def launches_without_stream(texts: Mapping[str, str], kernels: Collection[str]) -> list[str]:
-    """Return ``file:line: kernel`` of each launch of Numba-CUDA's ``kernels`` in ``texts`` (by file name) that names no stream.
+    """Return ``file:line: kernel`` of each launch of ``kernels`` in Numba-CUDA or Warp in ``texts`` (by file name) that names no stream.
 
-    ``kernel[grid, block](…)`` and ``kernel.forall(n)(…)`` run on the default stream, whatever torch's current one is.
+    It runs on the language's own stream, whatever torch's current one is.
     """
     found = []
     for name, text in texts.items():
         for node in ast.walk(ast.parse(text)) if name.endswith(".py") else ():
-            kernel = _launched_without_stream(node.func) if isinstance(node, ast.Call) else None
+            kernel = _launched_without_stream(node) if isinstance(node, ast.Call) else None
             if isinstance(kernel, ast.Name) and kernel.id in kernels:
                 found.append(f"{name}:{kernel.lineno}: {kernel.id}")
     return found
 
 
-def _launched_without_stream(called: ast.expr) -> ast.expr | None:
-    """``kernel`` of ``kernel[grid, block]`` and ``kernel.forall(n)``."""
+def _launched_without_stream(call: ast.Call) -> ast.expr | None:
+    """``kernel`` of ``kernel[grid, block](…)``, ``kernel.forall(n)(…)`` and ``wp.launch(kernel, …)``."""
+    called = call.func
     if isinstance(called, ast.Subscript):
         return called.value if isinstance(called.slice, ast.Tuple) and len(called.slice.elts) == 2 else None
+    if isinstance(called, ast.Attribute) and called.attr in ("launch", "launch_tiled") and call.args:
+        return None if any(one.arg == "stream" for one in call.keywords) else call.args[0]
     made = called.func if isinstance(called, ast.Call) else None
     return made.value if isinstance(made, ast.Attribute) and made.attr == "forall" else None
 

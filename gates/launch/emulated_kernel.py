@@ -6,19 +6,25 @@ import ctypes
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gates.emulator import numba_alone, warp_alone
 from gates.emulator.control import Emulator, oldest
-from gates.emulator.numba_device import NumbaDevice
+from gates.emulator.jit_device import JitDevice
 from gates.emulator.triton_device import TritonDevice
 from gates.hardware.chips import Chip
 from gates.launch.c_launcher import Kernel, KernelError
 from gates.launch.entry_point import Function, load
-from gates.task.load import NUMBA, TRITON
+from gates.task.load import NUMBA, TRITON, WARP
 from gates.task.sources.default_stream import CURRENT
 
-_DEVICES: dict[str, Callable[[Emulator, Chip], Any]] = {TRITON: TritonDevice, NUMBA: NumbaDevice}
+_DEVICES: dict[str, Callable[[Emulator, Chip], Any]] = {
+    TRITON: TritonDevice,
+    NUMBA: partial(JitDevice, numba_alone),
+    WARP: partial(JitDevice, warp_alone),
+}
 
 
 class EmulatedKernel:

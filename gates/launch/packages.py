@@ -54,7 +54,7 @@ def needs_device(error: BaseException, on_emulator: bool = False) -> bool:
     """
     names = [str(frame.f_globals.get("__name__")) for frame, _ in traceback.walk_tb(error.__traceback__)]
     if on_emulator:
-        return not type(error).__module__.startswith("numba.") and any(map(names[-1].startswith, ("numba.", "cuda.")))
+        return not type(error).__module__.startswith("numba.") and any(map(names[-1].startswith, ("numba.", "cuda.", "warp.")))
     return any(f"{name}.".startswith(f"{language}.") for name in names for language in _ON_DEVICES)
 
 

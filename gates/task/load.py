@@ -27,13 +27,16 @@ from gates.task.sources.flags import objection
 from gates.task.sources.optimisation import split, unoptimised
 from gates.task.sources.preprocessor import macros
 
-CUDA, EXTENSION, TRITON, NUMBA, PYTHON = "cuda", "torch-extension", "triton", "numba", "python"  # kinds: what a kernel is written in
-JIT = (TRITON, NUMBA)  # languages in Python whose compilers make PTX when a kernel is launched
+# Kinds: what a kernel is written in.
+CUDA, EXTENSION, PYTHON = "cuda", "torch-extension", "python"
+TRITON, NUMBA, WARP = "triton", "numba", "warp"
+JIT = (TRITON, NUMBA, WARP)  # languages in Python whose compilers make PTX when a kernel is launched
 WITHOUT_DEVICE = {
     CUDA: "the CPU emulator",
     EXTENSION: "the CPU emulator",
     TRITON: "the CPU emulator",
     NUMBA: "the CPU emulator",
+    WARP: "the CPU emulator",
     PYTHON: "the CPU",
 }  # where a kind runs then
 DIGEST_RULE = 2

@@ -30,9 +30,9 @@ def test_a_language_is_told_by_its_import(name: str) -> None:
     assert (first.language.name, first.kernels) == (name.removesuffix(" from"), kernels)
 
 
-def test_launches_of_numba_s_kernels_without_a_stream() -> None:
-    code = "k[1, 2](x)\nk[1, 2, stream](x)\nother[1, 2](x)\nk.forall(9)(x)\nx[1, 2].f(k)\n"
-    assert languages.launches_without_stream({"a.py": code, "b.cu": "k[1, 2](x)"}, ["k"]) == ["a.py:1: k", "a.py:4: k"]
+def test_launches_without_a_stream_in_numba_and_warp() -> None:
+    code = "k[1, 2](x)\nk[1, 2, stream](x)\nother[1, 2](x)\nk.forall(9)(x)\nx[1, 2].f(k)\nwp.launch(k, 9)\nwp.launch(k, 9, stream=s)\n"
+    assert languages.launches_without_stream({"a.py": code, "b.cu": "k[1, 2](x)"}, ["k"]) == ["a.py:1: k", "a.py:4: k", "a.py:6: k"]
 
 
 def test_names_that_only_look_like_a_language_are_none() -> None:

@@ -121,4 +121,4 @@ def test_the_languages_without_a_judge_here_are_those_that_need_a_device() -> No
     from gates.launch.packages import _ON_DEVICES
 
     of_kind_python = {one.module for one in LANGUAGES if one.without_device == "nothing"}
-    assert of_kind_python | {"numba.cuda"} == set(_ON_DEVICES), "a task of kind python may use Numba, too"
+    assert of_kind_python | {"numba.cuda", "warp"} == set(_ON_DEVICES), "a task of kind python may use these, too"

@@ -28,7 +28,6 @@ ON_DEVICES = {
     "add_cute": "cuda",
     "add_cuda_tile": "cuda",
     "add_tilelang": "tilelang",
-    "add_warp": "warp",
 }
 STATIC, ALL = {"ptxas", "sass"}, {"ptxas", "sass", "correctness", "sanitizer"}
 PASSES = {  # what is judged without a device
@@ -50,6 +49,7 @@ PASSES = {  # what is judged without a device
     "add_eager": {"correctness"},
     "add_gluon": ALL,
     "add_numba": ALL,
+    "add_warp": ALL,
     **dict.fromkeys(ON_DEVICES, set()),
 }
 
@@ -74,14 +74,14 @@ def build_dir(kept: OnceASession) -> Path:
             "sum_warp",
             "histogram_shared",
         ),
-        *("gemm_wgmma", "copy_vector", "add_gluon", "add_numba"),
+        *("gemm_wgmma", "copy_vector", "add_gluon", "add_numba", "add_warp"),
     ],
 )
 def test_an_example_passes_what_can_be_judged_here(tmp_path: Path, build_dir: Path, name: str, stub_torch: None) -> None:  # noqa: F811
     task = next(path for path in TASKS if path.name == name)
-    package = python_kinds.PACKAGES.get(load_task(task, environ={}).kind)
-    if package and importlib.util.find_spec(package.replace("-", "_")) is None:
-        pytest.skip(f"{package} is not installed")
+    module, _ = python_kinds.PACKAGES.get(load_task(task, environ={}).kind, ("", ""))
+    if module and importlib.util.find_spec(module) is None:
+        pytest.skip(f"{module} is not installed")
     # One case of some: no odd shapes, which torch.compile would compile for.
     one_case = ("softmax_naive", "softmax_warp", "gelu_compiled", "gemm_wgmma", "copy_vector")
     inputs = ["default"] if name in one_case else None

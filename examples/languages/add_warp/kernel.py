@@ -12,6 +12,6 @@ def add_kernel(x: wp.array(dtype=wp.float32), y: wp.array(dtype=wp.float32), out
 
 def add(x, y):
     out = torch.empty_like(x)
-    stream = wp.stream_from_torch(torch.cuda.current_stream())
+    stream = wp.stream_from_torch(x.device)
     wp.launch(add_kernel, dim=x.numel(), inputs=[x, y], outputs=[out], device=wp.device_from_torch(x.device), stream=stream)
     return out

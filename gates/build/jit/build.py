@@ -23,12 +23,12 @@ from gates.build.jit import confined_tool, record
 from gates.build.result import BuildResult, Target
 from gates.core import jsonio
 from gates.core.errors import GatesError
-from gates.task.load import NUMBA, TRITON, Task
+from gates.task.load import NUMBA, TRITON, WARP, Task
 from gates.worker import isolated, process
 from gates.worker.job import KINDS, ResultWriter, run_job
 
 _LIMIT_S = 120.0
-LANGUAGES = {TRITON: "Triton", NUMBA: "Numba-CUDA"}
+LANGUAGES = {TRITON: "Triton", NUMBA: "Numba-CUDA", WARP: "Warp"}
 _HOME, _LAUNCHES = "jit", "launches.json"
 _TOO_NEW = "Unsupported .version"  # what ptxas says of PTX from a newer toolkit
 

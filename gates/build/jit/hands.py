@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gates.build.jit import launches, triton
 from gates.core.errors import GatesError, NotHere
+from gates.emulator import numba_alone, warp_alone
 from gates.launch.c_launcher import KernelError
 from gates.launch.entry_point import load
 from gates.task import problem as problems
+from gates.task.load import NUMBA, TRITON, WARP
 from gates.worker import isolated, wire
+
+_RECORDERS: dict[str, Callable[[Path], Any]] = {
+    TRITON: triton.Recorder,
+    NUMBA: partial(launches.Recorder, numba_alone),
+    WARP: partial(launches.Recorder, warp_alone),
+}
 
 
 def serve() -> None:
@@ -30,7 +39,7 @@ def _compiled(side: Mapping[str, Any], archs: Sequence[str], shapes: Sequence[st
     from gates.emulator.cpu_as_device import pretended
 
     try:
-        recorder = importlib.import_module(f"gates.build.jit.{side['kind']}").Recorder(Path(side["folder"]).resolve())
+        recorder = _RECORDERS[side["kind"]](Path(side["folder"]).resolve())
     except NotHere as error:
         return {"not_compiled": error.what}
     problem = problems.load(side["problem"], Path(side["folder"]))

@@ -11,7 +11,7 @@ from gates.core.records import same_figure
 from gates.evidence.differences import Told, differences, stages
 from gates.evidence.run_directory import RunInfo, TaskInfo
 from gates.gate.correctness.plan import orders
-from gates.task.load import CUDA, EXTENSION, NUMBA, TRITON
+from gates.task.load import CUDA, EXTENSION, NUMBA, TRITON, WARP
 from gates.task.problem import DEFAULT_INPUTS, is_ordinary
 
 
@@ -98,6 +98,7 @@ def _terms(info: RunInfo, side: TaskInfo, evidence: Any) -> Told:
         CUDA: "emulator",
         EXTENSION: "emulator",
         NUMBA: "emulator",
+        WARP: "emulator",
         TRITON: evidence.device if evidence.device == "cpu" else "emulator",
     }  # cpu: in Triton's interpreter, before
     yield "device", evidence.device.partition(":")[0], "cuda" if info.device else emulated.get(side.kind, "cpu")

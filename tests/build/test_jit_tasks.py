@@ -1,4 +1,4 @@
-"""Tasks of kind numba without a GPU: an honest kernel passes, a planted defect is refused, a compile error names the task's line."""
+"""Tasks of the kinds numba and warp without a GPU: a planted defect is refused, and a compile error names the task's line."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from gates.api import Run
 from gates.build import python_kinds
 
 needs_numba = pytest.mark.skipif(importlib.util.find_spec("numba_cuda") is None, reason="numba-cuda is not installed")
+needs_warp = pytest.mark.skipif(importlib.util.find_spec("warp") is None, reason="warp-lang is not installed")
 
 LOCAL = "kept = cuda.local.array(64, 'float32')\n        for j in range(x.size % 64):\n            kept[j] = x[j]\n"
 
 
-def judged(tmp_path: Path, old: str = "", new: str = "") -> tuple[Run, str]:
-    """(the run of the example in Numba-CUDA with ``new`` in place of ``old``, its kernel.py)."""
+def judged(tmp_path: Path, old: str = "", new: str = "", example: str = "add_numba") -> tuple[Run, str]:
+    """(the run of an example with ``new`` in place of ``old``, its kernel.py)."""
     shutil.copytree(ROOT / "examples" / "languages", tmp_path / "languages", ignore=shutil.ignore_patterns("__pycache__"))
-    source = tmp_path / "languages" / "add_numba" / "kernel.py"
+    source = tmp_path / "languages" / example / "kernel.py"
     text = source.read_text()
     assert old in text
     source.write_text(text.replace(old, new))
@@ -50,6 +51,21 @@ def test_a_compile_error_names_the_line_and_says_what_numba_says(tmp_path: Path)
     for gate in ("ptxas", "sass", "correctness"):
         found = run.gates[gate]
         assert found.code == f"{gate}.build_failed" and f"kernel.py:{line}: error: Unknown attribute 'nowhere'" in found.sentence
+
+
+@needs_warp
+def test_a_defect_in_warp_is_refused(tmp_path: Path) -> None:
+    run, _ = judged(tmp_path, "y[i]", "y[i + 1]", "add_warp")
+    assert run.decision == "reject" and run.gates["correctness"].code == "correctness.out_of_bounds", run.report()
+
+
+@needs_warp
+def test_a_compile_error_names_the_line_and_says_what_warp_says(tmp_path: Path) -> None:
+    run, text = judged(tmp_path, "x[i] + y[i]", "x[i] + wp.nowhere(y[i])", "add_warp")
+    line = next(number for number, one in enumerate(text.splitlines(), 1) if "nowhere" in one)
+    for gate in ("ptxas", "sass", "correctness"):
+        found = run.gates[gate]
+        assert found.code == f"{gate}.build_failed" and f"kernel.py:{line}: error: Could not find function wp.nowhere" in found.sentence
 
 
 def test_a_package_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-
 import pytest
 from cpu_kit import DATA, line_of
-from places import ROOT
-
-from gates.emulator.cpu.build import runtime_library
+from jit_kit import Call, calls
 
 pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
 
-# Calls each function in one process, as the gates do, and prints what came of it.
-CALLS = """
-import json, sys, torch
-from gates.core.errors import NotHere
-from gates.launch.c_launcher import KernelError
-from gates.launch.emulated_kernel import EmulatedFunction
-
-side = {"library": sys.argv[1], "runtime": sys.argv[2], "arch": ["sm_90"], "emulated": True, "kind": "numba"}
-x, y = torch.randn(2, 1000, generator=torch.Generator().manual_seed(0))
+CASES = """
 right = {
     "saxpy": 1.5 * x + y,
     "saxpy_for_all": 1.5 * x + y,
@@ -37,29 +22,14 @@ right = {
 }
 faulty = ("sum_without_a_barrier", "double_without_a_bound", "sum_by_stores", "barrier_of_some", "barrier_of_half_a_warp")
 others = ("double_halves", "all_blocks_at_once")
-for name, wanted in {**right, **dict.fromkeys(faulty + others)}.items():
-    function, said = EmulatedFunction({**side, "entry": name}), ""
-    function.emulator.look_for_races()
-    try:
-        got = function(*((x, y) if name.startswith(("saxpy", "arrays")) else (x,)))
-    except KernelError as error:
-        got, said = None, str(error)
-    except NotHere as error:
-        got, said = None, f"{error.reason}: {error.what}"
-    off = None if got is None or wanted is None else float((got - wanted).abs().max())
-    kernels = [one["kernel"] for one in function.launches]
-    print(json.dumps([name, off, sorted({one["kind"] for one in function.findings}), [one["where"] for one in function.findings][:1],
-                      kernels, said]))
+two = ("saxpy", "saxpy_for_all", "arrays_of_numba")
+cases = {name: ((x, y) if name in two else (x,), wanted) for name, wanted in {**right, **dict.fromkeys(faulty + others)}.items()}
 """
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list]:
-    command = [sys.executable, "-c", CALLS, str(DATA / "numba_kernels.py"), str(runtime_library())]
-    folder = tmp_path_factory.mktemp("numba")
-    child = subprocess.run(command, capture_output=True, text=True, timeout=300, env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=folder)
-    assert child.returncode == 0, child.stderr
-    return {name: rest for name, *rest in map(json.loads, child.stdout.splitlines())}
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Call]:
+    return calls("numba", DATA / "numba_kernels.py", CASES, tmp_path_factory.mktemp("numba"))
 
 
 @pytest.mark.parametrize(
@@ -76,9 +46,9 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list]:
         ("reverse_in_dynamic_shared_memory", "dynamic_kernel"),
     ],
 )
-def test_a_right_function_runs(found: dict[str, list], name: str, kernel: str) -> None:
-    off, faults, _, kernels, said = found[name]
-    assert off < 1e-3 and not faults and kernels == [kernel] and not said
+def test_a_right_function_runs(found: dict[str, Call], name: str, kernel: str) -> None:
+    call = found[name]
+    assert call.off < 1e-3 and not call.faults and call.kernels == [kernel] and not call.said
 
 
 @pytest.mark.parametrize(
@@ -91,11 +61,11 @@ def test_a_right_function_runs(found: dict[str, list], name: str, kernel: str) -
         ("barrier_of_half_a_warp", "barrier_divergence", "# of half a warp"),
     ],
 )
-def test_a_fault_is_found_at_its_line(found: dict[str, list], name: str, fault: str, line: str) -> None:
+def test_a_fault_is_found_at_its_line(found: dict[str, Call], name: str, fault: str, line: str) -> None:
     source = DATA / "numba_kernels.py"
-    assert found[name][1:3] == [[fault], [f"{source}:{line_of(source, line)}"]]
+    assert (found[name].faults, found[name].where) == ([fault], [f"{source}:{line_of(source, line)}"])
 
 
 @pytest.mark.parametrize(("name", "what"), [("double_halves", "other code"), ("all_blocks_at_once", "a launch of all blocks at once")])
-def test_what_needs_more_than_its_ptx_is_not_emulated(found: dict[str, list], name: str, what: str) -> None:
-    assert found[name][4].startswith("not_emulated: ") and what in found[name][4]
+def test_what_needs_more_than_its_ptx_is_not_emulated(found: dict[str, Call], name: str, what: str) -> None:
+    assert found[name].said.startswith("not_emulated: ") and what in found[name].said

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from cpu_kit import DATA, device, line_of
-from places import ROOT
+from jit_kit import calls
 
-from gates.emulator.cpu.build import runtime_library
 from gates.emulator.cpu.loading import PtxModule
 
 triton = pytest.importorskip("triton")
@@ -73,44 +68,28 @@ def test_products_of_halves_are_exact_and_those_of_floats_are_tf32(kind: str, dt
     assert low <= error <= high and not cpu.findings()
 
 
-# Calls each function in one process, as the gates do, and prints what came of it.
-CALLS = """
-import json, sys, torch
-from gates.core.errors import NotHere
-from gates.launch.c_launcher import KernelError
-from gates.launch.emulated_kernel import EmulatedFunction
-
-side = {"library": sys.argv[1], "runtime": sys.argv[2], "arch": ["sm_90"], "emulated": True, "kind": "triton"}
-x = torch.randn(7, 100, generator=torch.Generator().manual_seed(0))
+CASES = """
+x = x[:700].reshape(7, 100)
 a, b = x[:, :40].repeat(6, 1)[:40].contiguous(), x[:, 60:].repeat(6, 1)[:40].contiguous()
-right = {"softmax": torch.softmax(x / 2, 1), "softmax_of_a_view": torch.softmax(x[:, :50] / 2, 1), "softmax_without_a_mask": None,
-         "sum_by_atomics": x.sum(), "sum_by_stores": None, "matmul": a @ b, "clusters": None}
-for name, wanted in right.items():
-    function, said = EmulatedFunction({**side, "entry": name}), ""
-    function.emulator.look_for_races()
-    try:
-        got = function(*((a, b) if name == "matmul" else (x,)))
-    except KernelError as error:
-        got, said = None, str(error)
-    except NotHere as error:
-        got, said = None, f"{error.reason}: {error.what}"
-    off = None if got is None or wanted is None else float((got - wanted).abs().max())
-    print(json.dumps([name, off, sorted({one["kind"] for one in function.findings}), [one["where"] for one in function.findings][:1],
-                      len(function.launches), said]))
+cases = {
+    "softmax": ((x,), torch.softmax(x / 2, 1)),
+    "softmax_of_a_view": ((x,), torch.softmax(x[:, :50] / 2, 1)),
+    "sum_by_atomics": ((x,), x.sum()),
+    "matmul": ((a, b), a @ b),
+    **dict.fromkeys(("softmax_without_a_mask", "sum_by_stores", "clusters"), ((x,), None)),
+}
 """
 
 
 def test_functions_of_triton_run_on_the_emulator_and_their_faults_are_found(tmp_path: Path) -> None:
     source = DATA / "triton_kernels.py"
-    command = [sys.executable, "-c", CALLS, str(source), str(runtime_library())]
-    child = subprocess.run(command, capture_output=True, text=True, timeout=300, env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=tmp_path)
-    assert child.returncode == 0, child.stderr
-    found = {name: rest for name, *rest in map(json.loads, child.stdout.splitlines())}
+    found = calls("triton", source, CASES, tmp_path)
     for name in ("softmax", "softmax_of_a_view", "sum_by_atomics"):
-        off, faults, _, launches, said = found[name]
-        assert off < 1e-4 and not faults and launches == 1 and not said, name
-    off, faults, _, launches, _ = found["matmul"]
-    assert 1e-5 < off < 0.1 and not faults and launches == 1, "a product of floats is one of TF32"
-    assert found["softmax_without_a_mask"][1:3] == [["out_of_bounds"], [f"{source}:{line_of(source, 'value = tl.load')}"]]
-    assert found["sum_by_stores"][1:3] == [["race_global"], [f"{source}:{line_of(source, '# lost updates')}"]]
-    assert found["clusters"][4].startswith("not_emulated: the emulator has no clusters")
+        call = found[name]
+        assert call.off < 1e-4 and not call.faults and len(call.kernels) == 1 and not call.said, name
+    product = found["matmul"]
+    assert 1e-5 < product.off < 0.1 and not product.faults and len(product.kernels) == 1, "a product of floats is one of TF32"
+    bound, lost = found["softmax_without_a_mask"], found["sum_by_stores"]
+    assert (bound.faults, bound.where) == (["out_of_bounds"], [f"{source}:{line_of(source, 'value = tl.load')}"])
+    assert (lost.faults, lost.where) == (["race_global"], [f"{source}:{line_of(source, '# lost updates')}"])
+    assert found["clusters"].said.startswith("not_emulated: the emulator has no clusters")

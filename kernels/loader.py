@@ -8,6 +8,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,8 @@ def build(kernel: str, dtype: torch.dtype, capability: tuple[int, int]) -> Path:
     digest = hashlib.sha256(" ".join(flags).encode() + told.stdout.encode() + text).hexdigest()[:16]
     library = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "attention-kernels" / digest / f"{kernel}.so"
     if not library.exists():
+        if sys.stderr.isatty():
+            print(f"attention: compiling {kernel} for sm_{arch} and {dtype}; this takes up to a minute, once", file=sys.stderr, flush=True)
         library.parent.mkdir(parents=True, exist_ok=True)
         made = library.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
         done = subprocess.run([compiler, *flags, str(source(kernel)), "-o", str(made)], capture_output=True, text=True)

@@ -64,16 +64,18 @@ def base_name(mangled: str) -> str:
 
 
 def plain_name(name: str) -> str:
-    """The base name of a kernel as a person or a launch record writes it: ``gate::k<64>(float*)`` gives ``k``."""
+    """The base name of a kernel as a person, a launch record or a tool writes it: ``gate::k<64>(float*)`` and ``gate::k[abi:v1]()`` give
+    ``k``.
+    """
     if name.startswith("_Z") or name.startswith("__nv_static_"):
         return base_name(name)
     depth, kept = 0, []
     for character in name.replace("(anonymous namespace)", "anonymous"):
-        if character in "<(":
+        if character in "<([":
             depth += 1
         if depth == 0:
             kept.append(character)
-        if character in ">)":
+        if character in ">)]":
             depth -= 1
     words = "".join(kept).split()
     return _OF_WARP.sub("", words[-1].split("::")[-1]) if words else name

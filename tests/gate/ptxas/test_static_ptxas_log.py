@@ -140,6 +140,7 @@ def test_keys_do_not_depend_on_the_folder() -> None:
 def test_names_of_languages_in_python_are_those_of_their_functions() -> None:
     warp, numba = "add_kernel_4eaa6e32_cuda_kernel_forward", "_ZN6kernel12_3clocals_3e10add_kernelB2v1B8cw51cXTLE5ArrayIfLi1E1CE"
     assert base_name(warp) == plain_name(warp) == base_name(numba) == plain_name(numba) == "add_kernel"
+    assert plain_name("kernel::_3clocals_3e::add_kernel[abi:v1][abi:cw51cXTL](Array<float, 1, C>)") == "add_kernel", "as tools write it"
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ writing are shown as codes.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,6 +68,13 @@ def html(page: Page) -> str:
 
 def made(template: str, **values: Any) -> str:
     """The page of a template with these values escaped, and the shared ``style``; ends with a newline."""
+    style = Markup((_TEMPLATES / "report.css").read_text(encoding="utf-8"))
+    return _environment().get_template(template).render(**values, style=style).rstrip() + "\n"
+
+
+@functools.cache
+def _environment() -> Environment:
+    """What compiles the templates, each once: a search writes its page again and again."""
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
@@ -77,8 +85,7 @@ def made(template: str, **values: Any) -> str:
     )
     environment.tests["source"] = is_source
     environment.filters.update(status=lambda status: status.value.replace("_", " "), shown=shown, us=_us, signed=_signed, share=_share)
-    style = Markup((_TEMPLATES / "report.css").read_text(encoding="utf-8"))
-    return environment.get_template(template).render(**values, style=style).rstrip() + "\n"
+    return environment
 
 
 def _run(view: RunView) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-// E4M3 bytes to halves, by PTX.
+// E4M3 bytes to halves, and floats to E4M3 bytes, by PTX.
 #pragma once
 
 #include <cstring>
@@ -13,6 +13,15 @@ __device__ __forceinline__ void decode(unsigned bytes, unsigned& low, unsigned& 
     asm("{\n\t.reg .b16 lower, upper;\n\tmov.b32 {lower, upper}, %2;\n\t"
         "cvt.rn.f16x2.e4m3x2 %0, lower;\n\tcvt.rn.f16x2.e4m3x2 %1, upper;\n\t}"
         : "=r"(low), "=r"(high) : "r"(bytes));
+}
+
+// Four floats to E4M3 bytes, the first in the lowest bits; 448 in place of what is larger.
+__device__ __forceinline__ unsigned encode(float x, float y, float z, float w) {
+    unsigned bytes;
+    asm("{\n\t.reg .b16 lower, upper;\n\tcvt.rn.satfinite.e4m3x2.f32 lower, %2, %1;\n\t"
+        "cvt.rn.satfinite.e4m3x2.f32 upper, %4, %3;\n\tmov.b32 %0, {lower, upper};\n\t}"
+        : "=r"(bytes) : "f"(x), "f"(y), "f"(z), "f"(w));
+    return bytes;
 }
 
 }  // namespace fp8

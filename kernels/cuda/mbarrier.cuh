@@ -20,6 +20,11 @@ __device__ __forceinline__ void arrive(Barrier* barrier) {
     asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared::cta.b64 state, [%0];\n}" ::"r"(shared_memory::address(barrier)) : "memory");
 }
 
+// One arrival of a warp, which has read or written what the barrier guards.
+__device__ __forceinline__ void arrive_as_warp(Barrier* barrier) {
+    if (threadIdx.x % 32 == 0) arrive(barrier);
+}
+
 // One arrival at the same barrier of CTA `rank` of the cluster. It says that reads are over and orders no stores: a release to the
 // cluster would wait until all stores of the thread are in global memory.
 __device__ __forceinline__ void arrive_at(Barrier* barrier, unsigned rank) {

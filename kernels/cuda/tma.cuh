@@ -1,8 +1,8 @@
 // Copies of boxes of a tensor by the copy engine (TMA): the tensor map that a launcher makes, the load and the store.
 //
-// A tensor of half or bfloat16 with three or four dimensions, inner one first. A box is 64 elements, 128 bytes, along the inner one,
-// and lies in shared memory row after row with the 128-byte swizzle: bits 4 to 6 of the address, which chunk of 16 bytes, are XORed with
-// bits 7 to 9, which row of 8. CUDA C++ Programming Guide, "Using TMA to transfer multi-dimensional arrays"; CUDA driver
+// A tensor of half, bfloat16 or bytes with three or four dimensions, inner one first. A box is 128 bytes along the inner one, and lies in
+// shared memory row after row with the 128-byte swizzle: bits 4 to 6 of the address, which chunk of 16 bytes, are XORed with bits 7 to 9,
+// which row of 8. A box of 64 bytes has the 64-byte swizzle: bits 4 and 5 are XORed with bits 7 and 8. CUDA C++ Programming Guide, "Using TMA to transfer multi-dimensional arrays"; CUDA driver
 // API, cuTensorMapEncodeTiled; PTX ISA, cp.async.bulk.tensor. sm_90.
 #pragma once
 
@@ -17,8 +17,6 @@
 #include <cuda.h>  // types alone: nothing of the driver is linked
 
 namespace tma {
-
-constexpr int kBoxWidth = 64;  // elements: 128 bytes, as wide as the swizzle
 
 using TensorMap = CUtensorMap;
 using Encode = decltype(&cuTensorMapEncodeTiled);
@@ -38,28 +36,34 @@ inline Encode encode_function() {
 template <int kRank>
 using Sizes = std::array<cuuint64_t, kRank>;  // by dimension, inner one first
 
-// The map of a tensor of Element, half or bfloat16, in boxes of `box_rows` rows; dimension 1 counts rows. `strides`: in bytes; the inner
+// The map of a tensor of Element, half, bfloat16 or a byte, in boxes of kBoxBytes x `box_rows` rows; dimension 1 counts rows. `strides`: in bytes; the inner
 // one is not read. What lies outside of the extents is zeros in a box. 0, or 1 with a message that names the tensor.
-template <typename Element, int kRank>
+template <typename Element, int kRank, int kBoxBytes = 128>
 int make_map(const launcher::Refusal& refusal, TensorMap& map, const char* name, const void* tensor, const Sizes<kRank>& extents,
              const Sizes<kRank>& strides, unsigned box_rows) {
     static const Encode encode = encode_function();
     if (encode == nullptr) return refusal.refuse("%s: the driver has no cuTensorMapEncodeTiled", name);
-    constexpr auto kType = std::is_same_v<Element, __half> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-    const cuuint32_t box[] = {kBoxWidth, box_rows, 1, 1}, steps[] = {1, 1, 1, 1};
+    static_assert(kBoxBytes == 64 || kBoxBytes == 128, "a box is 64 or 128 bytes wide");
+    constexpr auto kType = sizeof(Element) == 1              ? CU_TENSOR_MAP_DATA_TYPE_UINT8
+                           : std::is_same_v<Element, __half> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                                             : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    constexpr auto kSwizzle = kBoxBytes == 128 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B;
+    const cuuint32_t box[] = {kBoxBytes / sizeof(Element), box_rows, 1, 1}, steps[] = {1, 1, 1, 1};
     const int status = encode(&map, kType, kRank, const_cast<void*>(tensor), extents.data(), strides.data() + 1, box, steps,
-                              CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                              CU_TENSOR_MAP_INTERLEAVE_NONE, kSwizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                               CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (status != 0) return refusal.refuse("%s: the driver refused its tensor map with error %d", name, status);
     return 0;
 }
 
-// The map of `heads` matrices of `rows` rows of `width` halves each, in boxes of `box_rows` rows of one head. Rows past
+// The map of `heads` matrices of `rows` rows of `width` elements each, in boxes of `box_rows` rows of one head. Rows past
 // the end of a head are zeros in a box, never the next head's. 0, or 1 with a message that names the tensor.
-inline int make_map(const launcher::Refusal& refusal, TensorMap& map, const char* name, const void* tensor, std::int64_t width,
+template <typename Element = __half, int kBoxBytes = 128>
+int make_map(const launcher::Refusal& refusal, TensorMap& map, const char* name, const void* tensor, std::int64_t width,
                     std::int64_t rows, std::int64_t heads, unsigned box_rows) {
     const Sizes<3> extents = {static_cast<cuuint64_t>(width), static_cast<cuuint64_t>(rows), static_cast<cuuint64_t>(heads)};
-    return make_map<__half, 3>(refusal, map, name, tensor, extents, {0, extents[0] * 2, extents[0] * extents[1] * 2}, box_rows);
+    const cuuint64_t row = extents[0] * sizeof(Element);
+    return make_map<Element, 3, kBoxBytes>(refusal, map, name, tensor, extents, {0, row, row * extents[1]}, box_rows);
 }
 
 // Has the map brought to where the copy engine reads it. It is a __grid_constant__ parameter of the kernel.

@@ -1,4 +1,4 @@
-// ldmatrix and mma.sync as functions.
+// ldmatrix, stmatrix and mma.sync as functions.
 //
 // All 32 lanes of a warp call each of them together. A register is an unsigned with two halves, the lower index in the
 // lower 16 bits. With g = lane / 4 and t = lane % 4, as in the PTX ISA ("Matrix fragments for mma.m16n8k16"):
@@ -27,6 +27,12 @@ __device__ __forceinline__ void load_matrices(unsigned (&registers)[4], const vo
                      : "=r"(registers[0]), "=r"(registers[1]), "=r"(registers[2]), "=r"(registers[3])
                      : "r"(address) : "memory");
     }
+}
+
+// Four 8x8 matrices to shared memory, where load_matrices<false> would read them. sm_90.
+__device__ __forceinline__ void store_matrices(void* row, unsigned r0, unsigned r1, unsigned r2, unsigned r3) {
+    const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(row));
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(r0), "r"(r1), "r"(r2), "r"(r3) : "memory");
 }
 
 #define WARP_MATRIX_MULTIPLY(type)                                                                                                     \

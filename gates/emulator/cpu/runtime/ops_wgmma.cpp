@@ -39,6 +39,7 @@ std::int32_t place_of(const Warp& warp, std::int32_t operation) { return operati
 
 float element(Type type, const std::uint8_t* at) {
     std::uint16_t bits;
+    if (type == Type::B8) return e4m3_to_float(*at);
     if (type == Type::F16 || type == Type::BF16) {
         std::memcpy(&bits, at, 2);
         return type == Type::F16 ? half_to_float(bits) : bf16_to_float(bits);
@@ -132,7 +133,7 @@ void issue(Warp& warp, const Op& op) {
             const unsigned packed = 4 / bytes_of(extra.type);
             for (unsigned lane = 0; lane < kLanes; ++lane) {
                 for (unsigned part = 0; part < packed; ++part) {
-                    const std::uint32_t bits = packed == 1 ? lanes[lane] : lanes[lane] >> (16 * part) & 0xffff;
+                    const std::uint32_t bits = lanes[lane] >> (32 / packed * part);
                     const unsigned row = lane / 4 + 8 * (reg & 1), column = lane % 4 * packed + part + 4 * packed * (reg >> 1);
                     product.a[row * static_cast<unsigned>(extra.k) + column] = element(extra.type, reinterpret_cast<const std::uint8_t*>(&bits));
                 }
@@ -173,8 +174,9 @@ void wgmma(Decoder& decoder, Modifiers& modifiers) {
     const std::string shape = modifiers.take_any();
     Extra extra;
     if (std::sscanf(shape.c_str(), "m64n%dk%d", &extra.n, &extra.k) != 2 || extra.n % 8 != 0 || extra.n > kMostColumns) decoder.unsupported("this shape");
-    const Type d = modifiers.take_type(), a = modifiers.take_type(), b = modifiers.take_type();
-    if (a != b || (a != Type::F16 && a != Type::BF16 && a != Type::TF32) || (d != Type::F32 && d != Type::F16)) decoder.unsupported("these types");
+    const auto take_type = [&] { return modifiers.take("e4m3") ? Type::B8 : modifiers.take_type(); };  // B8: E4M3
+    const Type d = modifiers.take_type(), a = take_type(), b = take_type();
+    if (a != b || (a != Type::F16 && a != Type::BF16 && a != Type::TF32 && a != Type::B8) || (d != Type::F32 && d != Type::F16)) decoder.unsupported("these types");
     extra.type = a;
     extra.flags[5] = d == Type::F16;
     for (const Operand& part : decoder.operand(0).parts) extra.slots.push_back(decoder.raw(part));

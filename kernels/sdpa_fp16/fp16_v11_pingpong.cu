@@ -13,7 +13,7 @@
 //   It combines the parts of O at the end.
 //
 // Tiles and registers: parts/warpgroup_tiles.cuh. A consumer's rows: parts/warpgroup_rows.cuh; parts/cluster_rows.cuh if a cluster
-// shares out their keys. Which items a CTA takes: parts/schedule.cuh.
+// shares out their keys. Which items a CTA takes: sdpa/schedule.cuh.
 
 #ifndef TILE_M  // query rows of a CTA; 0: the launcher chooses all tiles by shape
 #define TILE_M 0
@@ -34,10 +34,10 @@
 #include <algorithm>
 
 #include "../cuda/named_barrier.cuh"
+#include "../sdpa/schedule.cuh"
 #include "parts/cluster_rows.cuh"
 #include "parts/entry.cuh"
 #include "parts/head_grid.cuh"
-#include "parts/schedule.cuh"
 
 namespace sdpa {
 

@@ -27,8 +27,12 @@ def _rows(name: str, kind: str, what: str, text: str, replacement: str, **more: 
     return _patch(name, kind, what, ("parts/warpgroup_rows.cuh", text, replacement), **more)
 
 
-def _tiles(name: str, kind: str, what: str, text: str, replacement: str, **more: object) -> Defect:
-    return _patch(name, kind, what, ("parts/warpgroup_tiles.cuh", text, replacement), **more)
+def _softmax(name: str, kind: str, what: str, text: str, replacement: str, **more: object) -> Defect:
+    return _patch(name, kind, what, ("../sdpa/warpgroup_softmax.cuh", text, replacement), **more)
+
+
+def _groups(name: str, kind: str, what: str, text: str, replacement: str, **more: object) -> Defect:
+    return _patch(name, kind, what, ("../sdpa/warpgroups.cuh", text, replacement), **more)
 
 
 HOPPER = (
@@ -55,7 +59,7 @@ HOPPER = (
         "issue_output(shared_.v[before]);",
         "issue_output(shared_.v[slot_.stage]);",
     ),
-    _tiles(
+    _groups(
         "tiles_not_aligned",
         "indexing",
         "tiles start at any multiple of 128 bytes, not where the swizzle repeats",
@@ -120,34 +124,34 @@ HOPPER = (
         **_UNSEEN,
     ),
     _stage("never_released", "memory", "the consumers give no stage back", _RELEASE, ""),
-    _tiles(
+    _groups(
         "registers_not_there",
         "memory",
         "consumers ask for more registers than the producer gives back",
         "kConsumerRegisters = kShare < 240 ? kShare : 240",
         "kConsumerRegisters = 248",
     ),
-    _rows(
+    _softmax(
         "causal_hides_the_diagonal", "tails", "the causal mask hides each query's own key", "key > row(i / 2 % 2)", "key >= row(i / 2 % 2)"
     ),
-    _rows(
+    _softmax(
         "causal_one_too_many",
         "tails",
         "the causal mask shows each query the key after its own",
         "key > row(i / 2 % 2)",
         "key > row(i / 2 % 2) + 1",
     ),
-    _rows("missing_keys_count", "tails", "keys past the end, zeros from the copy engine, get weight", "key >= keys_ || ", ""),
-    _rows(
+    _softmax("missing_keys_count", "tails", "keys past the end, zeros from the copy engine, get weight", "key >= keys_ || ", ""),
+    _softmax(
         "causal_forgotten_where_keys_exist",
         "tails",
         "a tile whose keys all exist gets no causal mask",
         "kCausal ? min(keys_, first_row_ + 1) : keys_",
         "keys_",
     ),
-    _rows("rescale_left_out", "numerics", "O is not rescaled when the maximum rises", "o_[i] *= factor_[i / 2 % 2];", ";"),
-    _rows("negative_scale_as_positive", "numerics", "the size of softmax_scale is used, its sign is lost", "if (negate_)", "if (false)"),
-    _rows(
+    _softmax("rescale_left_out", "numerics", "O is not rescaled when the maximum rises", "o_[i] *= factor_[i / 2 % 2];", ";"),
+    _softmax("negative_scale_as_positive", "numerics", "the size of softmax_scale is used, its sign is lost", "if (negate_)", "if (false)"),
+    _softmax(
         "negative_scale_of_masked_tiles", "numerics", "tiles without a mask lose softmax_scale's sign", "negate_ ? 0 : all_see", "all_see"
     ),
 )

@@ -79,7 +79,7 @@ DEFECTS = [
         "the second round begins one item late",
         "round_ * teams_ + own_;",
         "round_ * teams_ + own_ + (round_ > 0);",
-        "parts/schedule.cuh",
+        "../sdpa/schedule.cuh",
     ),
 ]
 

@@ -1,21 +1,21 @@
 // The 64 query rows of a consumer warpgroup: their scores, P, O, m and l in registers, and the steps of the work on them. Each stage
 // has its own order of the steps.
 //
-// A warp has 16 of the rows. With g = lane / 4 and t = lane % 4 a lane holds, of every 16 x 8 block of scores and of O, rows g
-// and g + 8 and columns 2t and 2t + 1; as A of the second product P wants just these, so it goes from registers to registers.
+// As A of the second product P wants just what a lane holds of the scores (sdpa/warpgroup_softmax.cuh), so it goes from registers to
+// registers.
 #pragma once
 
-#include <cmath>
-#include <cstdio>
-
 #include "../../cuda/wgmma.cuh"
+#include "../../sdpa/warpgroup_softmax.cuh"
 #include "heads.cuh"
 #include "warpgroup_tiles.cuh"
 
 namespace sdpa {
 
 template <typename T, bool kCausal>
-class WarpgroupRows {
+class WarpgroupRows : public WarpgroupSoftmax<T, kCausal> {
+    using Softmax = WarpgroupSoftmax<T, kCausal>;
+
 public:
     // The rows that exist, to O of head `number`; and their log-sum-exp.
     __device__ __forceinline__ void write(const Problem& problem, const Head& head, int number) const {
@@ -35,20 +35,9 @@ public:
     }
 
 protected:
-    __device__ __forceinline__ explicit WarpgroupRows(const Problem& problem)
-        : scale_(problem.scale), negate_(problem.negate), keys_(problem.keys) {}
+    using Softmax::column, Softmax::factor_, Softmax::lane, Softmax::max_, Softmax::o_, Softmax::row;
 
-    static __device__ __forceinline__ int lane() { return threadIdx.x % 32; }
-    static __device__ __forceinline__ int column() { return lane() % 4 * 2; }  // of a block
-    static __device__ __forceinline__ int strip_row(int half) { return threadIdx.x % kWarpgroup / 32 * 16 + lane() / 4 + 8 * half; }
-
-    __device__ __forceinline__ int row(int half) const { return first_row_ + strip_row(half); }
-
-    // Tiles before this one need neither a mask nor another sign.
-    __device__ __forceinline__ int plain_tiles() const {
-        const int all_see = kCausal ? min(keys_, first_row_ + 1) : keys_;  // keys that every row sees
-        return negate_ ? 0 : all_see / T::kTileN;
-    }
+    __device__ __forceinline__ explicit WarpgroupRows(const Problem& problem) : Softmax(problem.scale, problem.negate, problem.keys) {}
 
     // s = Q·K^T, 16 columns of Q and K at a time: 32 bytes of each row of a panel.
     __device__ __forceinline__ void issue_scores(std::uint64_t queries, const unsigned char* key_tile) {
@@ -79,53 +68,18 @@ protected:
         if (lane() == 0) mbarrier::arrive(barrier);
     }
 
-    // Scores of tile `tile` as the softmax wants them: with the scale's sign, and hidden where the row doesn't see the key.
     template <bool kGeneral>
     __device__ __forceinline__ void prepare_scores(int tile) {
-        if constexpr (kGeneral) {
-            if (negate_) {  // softmax_scale is negative; scale_ is its absolute value
-#pragma unroll
-                for (int i = 0; i < T::kTileN / 2; ++i) s_[i] = -s_[i];
-            }
-            mask(tile * T::kTileN);
-        }
-        if constexpr (DEBUG_PRINT == 1) {
-            if (tile == 0) print_scores();
-        }
+        Softmax::prepare_scores(s_, tile, kGeneral);
     }
 
-    // Turns scores of rows g (`half` 0) or g + 8 into probabilities. The new maximum, in log2 units, is raise(old, the tile's).
-    // factor_ rescales O and l. Every row sees a key of its first tile, so the maximum is finite.
+    // Turns scores of rows g (`half` 0) or g + 8 into probabilities, and sums up l.
     template <typename Raise>
     __device__ __forceinline__ void exponentiate(int half, Raise raise) {
-        float most[2];  // of even and odd blocks: half as long a chain
-#pragma unroll
-        for (int block = 0; block < T::kTileN / 8; ++block) {
-            const float pair = fmaxf(s_[4 * block + 2 * half], s_[4 * block + 2 * half + 1]);
-            most[block % 2] = block < 2 ? pair : fmaxf(most[block % 2], pair);
-        }
-        most[0] = fmaxf(most[0], most[1]);
-        most[0] = fmaxf(most[0], __shfl_xor_sync(kWarp, most[0], 1));
-        most[0] = fmaxf(most[0], __shfl_xor_sync(kWarp, most[0], 2));
-        const float old = max_[half];
-        max_[half] = raise(old, most[0] * scale_);
-        factor_[half] = exp2f(old - max_[half]);
+        this->raise_maximum(half, Softmax::lane_maximum(s_, half), raise);
         float sum[2] = {};
-#pragma unroll
-        for (int block = 0; block < T::kTileN / 8; ++block) {
-#pragma unroll
-            for (int j = 0; j < 2; ++j) {
-                const int i = 4 * block + 2 * half + j;
-                s_[i] = exp2f(fmaf(s_[i], scale_, -max_[half]));
-                sum[j] += s_[i];
-            }
-        }
+        Softmax::exponentiate(s_, half, [&](int j, float probability) { sum[j] += probability; });
         sum_[half] = fmaf(sum_[half], factor_[half], sum[0] + sum[1]);
-    }
-
-    __device__ __forceinline__ void rescale_output() {
-#pragma unroll
-        for (int i = 0; i < T::kDim / 2; ++i) o_[i] *= factor_[i / 2 % 2];
     }
 
     __device__ __forceinline__ void round_probabilities() {
@@ -152,31 +106,9 @@ protected:
         }
     }
 
-    float scale_;
-    bool negate_;
-    int keys_, first_row_;
     float s_[T::kTileN / 2];
     unsigned p_[T::kTileN / 16][4];
-    float o_[T::kDim / 2];
-    float max_[2], sum_[2];  // m of rows g and g + 8, and this lane's part of l
-    float factor_[2];
-
-private:
-    // Hides keys that don't exist and, with the causal mask, those after each query. Most tiles have none.
-    __device__ __forceinline__ void mask(int first_key) {
-        if (first_key + T::kTileN <= keys_ && (!kCausal || first_key + T::kTileN <= first_row_ + 1)) return;
-#pragma unroll
-        for (int i = 0; i < T::kTileN / 2; ++i) {
-            const int key = first_key + i / 4 * 8 + column() + i % 2;
-            if (key >= keys_ || (kCausal && key > row(i / 2 % 2))) s_[i] = -INFINITY;
-        }
-    }
-
-    // The first raw scores of head 0.
-    __device__ inline void print_scores() const {
-        if (blockIdx.x != 0 || blockIdx.y != 0 || blockIdx.z != 0 || first_row_ != 0 || threadIdx.x % kWarpgroup >= 8) return;
-        for (int i = 0; i < 2; ++i) printf("score[%d][%d] = %.6f\n", row(0), column() + i, static_cast<double>(s_[i]));
-    }
+    float sum_[2];  // this lane's part of l of rows g and g + 8
 };
 
 }  // namespace sdpa

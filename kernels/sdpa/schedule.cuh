@@ -1,7 +1,7 @@
 // Which tiles of query rows a persistent CTA takes, one after the other.
 #pragma once
 
-#include "problem.cuh"
+#include "config.cuh"
 
 namespace sdpa {
 

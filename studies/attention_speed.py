@@ -1,4 +1,4 @@
-"""How fast is attention here? The FP16 stages beside PyTorch's backends and, where it is installed, FlashAttention-4.
+"""How fast is attention here? The stages beside PyTorch's backends and, where it is installed, FlashAttention-4.
 
 One row for each shape; FILE is written afresh after each. The L2 cache is overwritten before each sample, samples are replays of CUDA
 graphs, and contenders take turns block by block. Rows of each output are compared with attention in float32.
@@ -9,6 +9,8 @@ graphs, and contenders take turns block by block. Rows of each output are compar
 
 ``--attention`` adds ``attention(q, k, v)`` of kernels/attention.py: on the same tensors, in bfloat16, in the order [B, S, H, D], with a
 quarter of the heads of K and V, and with the log-sum-exp. Its row names the kernel that it picks, and the stage that was fastest.
+
+An FP8 stage gets the same tensors, quantised. Its error is that of the format, too.
 
 Without a device (`--cpu`) nothing is timed: stages run on the emulator, beside PyTorch on the CPU. Give small shapes then.
 A contender that fails, crashes or hangs is named in its row, and the others go on.
@@ -39,10 +41,11 @@ from gates.launch.c_launcher import Kernel
 from gates.launch.device import probe
 from gates.launch.emulated_kernel import EmulatedKernel
 from gates.task.load import find_task
+from gates.task.problem import load
 from kernels import loader
 from kernels.attention import Attention, pick
 from tasks.problems import sdpa
-from tasks.problems.sdpa_fp16_operator import ENTRY
+from tasks.problems.sdpa_fp8_inputs import quantise
 from tasks.problems.sdpa_fp16_operator import on_cpu as emulated_attention
 
 SHAPES = {
@@ -77,6 +80,7 @@ GRAPH_US, MOST_SETS = 200.0, 32  # launches of one sample take so long together,
 CHECKED_ROWS = 128  # queries of each head
 TOLERANCE = 2e-3  # absolute, and relative to the largest value: P and O are rounded to half
 TOLERANCE_BF16 = 8 * TOLERANCE  # bfloat16 has three bits less
+TOLERANCE_FP8 = 64 * TOLERANCE  # E4M3 has seven bits less; the errors of many keys are not the same
 HANGS_S, BEGINS_S = 20.0, 90.0  # without a word from the measuring process; before its first word, and while others compile
 
 Shape = tuple[int, int, int, int, int, bool]  # B, H, Sq, Sk, D, causal
@@ -85,10 +89,12 @@ Call = Callable[[int], torch.Tensor]  # of an input set's number: a launch, and 
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage's built library; ``name`` has its toggles where they are not its own."""
+    """A stage's built library; ``name`` has its toggles where they are not its own. ``entry`` is called with ``arguments``."""
 
     name: str
     library: Path
+    entry: str = ""
+    arguments: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -177,15 +183,23 @@ def contenders(asked: Asked, some: Callable[..., Inputs]) -> dict[str, Callable[
 
 
 def _ours(stage: Stage, inputs: Inputs, on_cpu: bool) -> Call:
-    kernel: Any = EmulatedKernel(stage.library, ENTRY) if on_cpu else Kernel(stage.library, ENTRY)
+    kernel: Any = EmulatedKernel(stage.library, stage.entry) if on_cpu else Kernel(stage.library, stage.entry)
     batch, heads, queries, width = inputs.q.shape[1:]
-    sizes = (batch, heads, queries, inputs.k.shape[3], width, int(inputs.causal), inputs.scale)
+    sizes = {"B": batch, "H": heads, "S": queries, "Sq": queries, "Sk": inputs.k.shape[3], "D": width, "causal": int(inputs.causal)}
+    values: dict[str, Any] = {**sizes, "softmax_scale": inputs.scale}
+    if "S" in stage.arguments and inputs.k.shape[3] != queries:
+        raise ValueError("it has as many queries as keys")
+    if "causal" not in stage.arguments and inputs.causal:
+        raise ValueError("it has no causal mask")
+    tensors = {"q": inputs.q, "k": inputs.k, "v": inputs.v, "out": inputs.out}
+    if "q_scale" in stage.arguments:
+        for name in ("q", "k", "v"):
+            tensors[name], tensors[f"{name}_scale"] = map(torch.stack, zip(*map(quantise, tensors[name]), strict=True))
 
     def call(number: int) -> torch.Tensor:
-        out = inputs.out[number]
         current = {} if on_cpu else {"stream": torch.cuda.current_stream().cuda_stream}
-        kernel(inputs.q[number], inputs.k[number], inputs.v[number], out, *sizes, **current)
-        return out
+        kernel(*(tensors[name][number] if name in tensors else values[name] for name in stage.arguments), **current)
+        return inputs.out[number]
 
     return call
 
@@ -342,14 +356,14 @@ def built(stages: Sequence[str], on_cpu: bool, build_dir: Path) -> list[Stage]:
         result = build(task, tools, build_dir, device_arch=arch, want={kind}, jobs=1)
         if failure := result.failure(kind):
             raise GatesError(f"{text}: {failure.sentence}", hint=failure.hint)
-        return Stage(text, result.path(kind))
+        return Stage(text, result.path(kind), task.entry, task.arguments or tuple(load(task.problem, task.folder).ARGUMENTS))
 
     with concurrent.futures.ThreadPoolExecutor(len(stages)) as pool:
         return list(pool.map(one, stages))
 
 
 def is_wrong(who: str, one: Mapping[str, Any]) -> bool:
-    return one.get("error", 0.0) > FORMS.get(who, PLAIN).tolerance
+    return one.get("error", 0.0) > (TOLERANCE_FP8 if who.startswith("stage") else FORMS.get(who, PLAIN).tolerance)
 
 
 def of_kernels(on_cpu: bool, build_dir: Path) -> Attention:

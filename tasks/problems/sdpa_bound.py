@@ -29,31 +29,62 @@ p_ij = exp(s_ij - m_i), l_i for the sum of p_ij over j, and O = P·V / l.
 7. O to half: h times the result, or 2^-25 where that is subnormal.
 For P and O in bfloat16 h is 2^-8, and 2^-126 takes the place of 2^-25.
 
+E4M3_PRODUCTS is for kernels whose tensor cores multiply E4M3 bytes, P too. There a tensor core adds 32 products and the accumulator at a
+time, each cut to 13 bits behind the largest's first (Zhang et al., "SageAttention2", 2024), and cuts the result: 34 * 2^-13 A for 32
+products. P is rounded with 2^-4, or 2^-14 of the largest p where it is subnormal: the largest P of a row is 16 or more. l sums up the
+rounded P on tensor cores. So 4 changes weights in numerator and denominator, as 2 and 3 do.
+
 4 to 6 act on the weights as computed, so they use W_i = sum_j p_ij |v_j| / l_i, enlarged by exp(2 max_j d_ij) and never
 above the largest |v|. Products of two such errors are below 1 % of them for S up to 60,000, hence the factor 1.01.
-What is not allowed for: scores in half, P in 8 bits, a half accumulator, more than one rounding of O.
+What is not allowed for: scores in half, P in 8 bits (but for E4M3_PRODUCTS), a half accumulator, more than one rounding of O.
 """
 
 from __future__ import annotations
+
+import math
+from dataclasses import dataclass
 
 import torch
 
 from tasks.problems.sdpa import hidden
 
 _U = 2.0**-24
-HALF = 2.0**-11, 2.0**-25  # unit roundoff, and half of the smallest half
-BFLOAT16 = 2.0**-8, 2.0**-126  # and the smallest float that -ftz=true keeps
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """How a kernel rounds: ``out`` is the unit roundoff of O, and half of its smallest step; ``p`` that of P, whose largest value is 1.
+
+    A sum on tensor cores is off by ``step_error`` u of its terms' magnitudes for each ``step`` products, and exact if they fit into
+    ``bits``. ``short_l``: l is such a sum, of the rounded P.
+    """
+
+    out: tuple[float, float]
+    p: tuple[float, float]
+    step: int = 8
+    step_error: int = 20
+    bits: int = 24
+    short_l: bool = False
+
+    def sum_error(self, products: torch.Tensor | int) -> torch.Tensor | int:
+        """The error of a sum of ``products``, in u of its terms' magnitudes."""
+        return self.step_error * -(-products // self.step)
+
+
+HALF = Arithmetic((2.0**-11, 2.0**-25), (2.0**-11, 2.0**-25))  # 2^-25: half of the smallest half
+BFLOAT16 = Arithmetic((2.0**-8, 2.0**-126), (2.0**-8, 2.0**-126))  # 2^-126: the smallest float that -ftz=true keeps
+E4M3_PRODUCTS = Arithmetic(HALF.out, (2.0**-4, 2.0**-14), step=32, step_error=34 * 2**11, bits=13, short_l=True)
 _LEAST_TILE = 16
 _ROWS = 256  # queries whose matrices are held at once
 
 
 def bound(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, factor: torch.Tensor, causal: bool = False, rounding: tuple[float, float] = HALF
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, factor: torch.Tensor, causal: bool = False, arithmetic: Arithmetic = HALF
 ) -> torch.Tensor:
     """The largest error of O that rounding explains: float64 [B, H, Sq, D].
 
-    ``q``, ``k``: the values that are multiplied; ``factor`` [B, H] times their products are the scores. ``v``: V's values. ``rounding``: of
-    P and O, HALF or BFLOAT16.
+    ``q``, ``k``: the values that are multiplied; ``factor`` [B, H] times their products are the scores. ``v``: V's values.
+    ``arithmetic``: HALF, BFLOAT16 or E4M3_PRODUCTS.
     """
     found = torch.empty_like(q)
     for batch in range(q.shape[0]):
@@ -64,19 +95,19 @@ def bound(
                 rows = slice(start, min(start + _ROWS, q.shape[2]))
                 queries = q[batch, head, rows]
                 magnitude = queries.abs() @ keys.abs().T
-                exact = magnitude < 2.0**24 * _lowest_bit(queries)[:, None] * key_bits
-                summed = magnitude.masked_fill_(exact, 0.0).mul_(scale.abs() * 20 * -(-q.shape[3] // 8))
+                exact = magnitude < 2.0**arithmetic.bits * _lowest_bit(queries)[:, None] * key_bits
+                summed = magnitude.masked_fill_(exact, 0.0).mul_(scale.abs() * arithmetic.sum_error(q.shape[3]))
                 unseen = hidden(rows, len(keys)) if causal else torch.zeros_like(exact)
-                found[batch, head, rows] = _rows(queries @ keys.T * scale, summed, values, unseen, rounding)
+                found[batch, head, rows] = _rows(queries @ keys.T * scale, summed, values, unseen, arithmetic)
     return found
 
 
 def _rows(
-    scores: torch.Tensor, summed: torch.Tensor, values: torch.Tensor, unseen: torch.Tensor, rounding: tuple[float, float]
+    scores: torch.Tensor, summed: torch.Tensor, values: torch.Tensor, unseen: torch.Tensor, arithmetic: Arithmetic
 ) -> torch.Tensor:
     """The bound of some rows: ``scores``, 1 / u of what their sums are ``summed`` wrong (both overwritten) and ``unseen``
     are [rows, S]; ``values`` [S, D]."""
-    half, tiny = rounding
+    (half, tiny), (coarse, tiny_p) = arithmetic.out, arithmetic.p
     keys = (~unseen).sum(dim=1, keepdim=True)
     tiles = -(-keys // _LEAST_TILE)
     scores.masked_fill_(unseen, -torch.inf)
@@ -85,14 +116,17 @@ def _rows(
     total = weights.sum(dim=1, keepdim=True)
     out, spread = (weights @ torch.cat([values, values.abs()], dim=1) / total).chunk(2, dim=1)
     off = summed.add_(scores.abs_()).add_(below, alpha=5 + 3.4).add_(4 * (1 + tiles)).mul_(_U)  # 2 and 3
+    if arithmetic.short_l:
+        off.add_(-math.log1p(-coarse))  # 4, in numerator and denominator
     off = off.masked_fill_(unseen, 0.0).clamp_(max=300.0)  # far beyond what the width of V caps; exp of more is no number
     most = off.amax(dim=1, keepdim=True)
     moved = _moved(weights, torch.expm1(off), values, out)
     largest = values.abs().amax(dim=0)
     sized = torch.minimum(spread * torch.exp(2 * most), largest)
-    rounded = sized * half + tiny * values.abs().sum(dim=0) / total  # 4
-    summed = sized * _U * (20 * -(-keys // 8) + tiles)  # 5
-    divided = sized * _U * (keys + tiles + 6)  # 6
+    rounded = tiny_p * values.abs().sum(dim=0) / total  # 4
+    rounded += tiny_p * keys * out.abs() / total if arithmetic.short_l else sized * coarse
+    summed = sized * _U * (arithmetic.sum_error(keys) + tiles)  # 5
+    divided = sized * _U * ((arithmetic.sum_error(keys) if arithmetic.short_l else keys) + tiles + 6)  # 6
     inner = 1.01 * (moved + torch.minimum(rounded, sized) + summed + divided)
     return inner + torch.clamp(half * (out.abs() + inner), min=tiny)  # 7
 

@@ -126,7 +126,7 @@ def test_stages_that_agree_and_one_that_does_not(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(stage_runs, "on_device", ran)
     done = CliRunner().invoke(record_conformance.main, ["stages", "--shapes", "small", "--out", str(tmp_path)])
     cases = jsonio.read(tmp_path / "stages.json")["cases"]
-    assert done.exit_code == 1 and "0 failed" in done.output and len(cases) == 5 * 3, done.output
+    assert done.exit_code == 1 and "0 failed" in done.output and len(cases) == 6 * 3, done.output
     assert {name.split()[0] for name, case in cases.items() if not case["agrees"]} == {"stage4_mma"}
 
 

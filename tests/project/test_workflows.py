@@ -274,14 +274,14 @@ def places_here() -> list[touched_stages.Places]:
         (["kernels/sdpa_fp8/parts/scores_scalar.cuh"], "0 1 2"),
         (["kernels/sdpa_fp8/stage1_wmma_qk.cu"], "1 2"),
         (["kernels/other/other.cu"], ""),
-        (["kernels/cuda/launcher.cuh"], "0 1 2 3 4"),
-        (["kernels/cuda/fp8.cuh"], "4"),
-        (["kernels/cuda/wgmma.cuh"], ""),
-        (["kernels/sdpa/rows.cuh"], "4"),
+        (["kernels/cuda/launcher.cuh"], "0 1 2 3 4 5"),
+        (["kernels/cuda/fp8.cuh"], "4 5"),
+        (["kernels/cuda/wgmma.cuh"], "5"),
+        (["kernels/sdpa/rows.cuh"], "4 5"),
         (["kernels/sdpa_fp8/nobody_includes_it.cuh"], ""),
-        (["tasks/problems/sdpa_fp8_inputs.py"], "0 1 2 3 4"),
-        (["gates/gate/ptxas/judge.py"], "0 1 2 3 4"),
-        (["constraints.txt"], "0 1 2 3 4"),
+        (["tasks/problems/sdpa_fp8_inputs.py"], "0 1 2 3 4 5"),
+        (["gates/gate/ptxas/judge.py"], "0 1 2 3 4 5"),
+        (["constraints.txt"], "0 1 2 3 4 5"),
     ],
 )
 def test_changed_files_to_stages(files: list[str], stages: str) -> None:
@@ -294,7 +294,7 @@ def test_a_deleted_header_touches_those_that_include_it(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "tasks", tmp_path / "tasks")
     (tmp_path / "kernels" / "cuda" / "fp8.cuh").unlink()
     places = [touched_stages.places_of(path.parent, tmp_path) for path in sorted(tmp_path.glob("tasks/*/task.yaml"))]
-    assert list(touched_stages.touched_stages(["kernels/cuda/fp8.cuh"], places)) == ["stage4_mma"]
+    assert list(touched_stages.touched_stages(["kernels/cuda/fp8.cuh"], places)) == ["stage4_mma", "stage5_wgmma"]
 
 
 def test_a_symbolic_link_and_what_it_leads_to_touch_the_stages_behind_it(tmp_path: Path) -> None:
@@ -303,7 +303,7 @@ def test_a_symbolic_link_and_what_it_leads_to_touch_the_stages_behind_it(tmp_pat
     (tmp_path / "kernels" / "cuda").rename(tmp_path / "elsewhere")
     (tmp_path / "kernels" / "cuda").symlink_to("../elsewhere")
     places = [touched_stages.places_of(path.parent, tmp_path) for path in sorted(tmp_path.glob("tasks/*/task.yaml"))]
-    assert list(touched_stages.touched_stages(["elsewhere/fp8.cuh"], places)) == ["stage4_mma"]
+    assert list(touched_stages.touched_stages(["elsewhere/fp8.cuh"], places)) == ["stage4_mma", "stage5_wgmma"]
     assert "stage0_scalar" in touched_stages.touched_stages(["kernels/cuda"], places)
 
 

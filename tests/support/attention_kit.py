@@ -95,10 +95,10 @@ def over_bounds(
     if not (torch.isfinite(out).all() and torch.isfinite(lse).all()):
         return float("inf")
     group = q.shape[1] // k.shape[1]
-    rounding = HALF if q.dtype == torch.float16 else BFLOAT16
+    arithmetic = HALF if q.dtype == torch.float16 else BFLOAT16
     q, k, v = (tensor.cpu().double() for tensor in (q, k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)))
     exact, exact_lse, lse_bound = sdpa.attention(q, k, v, scale, causal), *_lse(q, k, causal, scale)
-    allowed = bound(q, k, v, torch.full(q.shape[:2], scale, dtype=torch.float64), causal, rounding)
+    allowed = bound(q, k, v, torch.full(q.shape[:2], scale, dtype=torch.float64), causal, arithmetic)
     error = (out.cpu().double() - exact).abs() / allowed
     lse_error = (lse.cpu().double() - exact_lse).abs() / lse_bound
     return max(error.max().item(), lse_error.max().item())

@@ -106,14 +106,16 @@ def over_bound(out: torch.Tensor, inputs: Mapping[str, Any], shape: Mapping[str,
     return (error / problem.error_bound(inputs, shape)["out"]).max().item()
 
 
-def exponentials_under_products(rung: str, kept: OnceASession, *, kernels: int, toggles: Mapping[str, int]) -> list[tuple[int, list[int]]]:
-    """(keys of a tile, exponentials between the waits for Q·K^T and for P·V of each loop) of each kernel without a mask.
+def exponentials_under_products(
+    rung: str, kept: OnceASession, *, kernels: int, toggles: Mapping[str, int], sources: Path = SOURCES
+) -> list[tuple[int, list[int]]]:
+    """(keys of a tile, exponentials between the waits for Q·K^T and for P·V of each loop) of each kernel.
 
     The compiler must spill nothing and add no wait of its own to ``rung``, a stage for sm_90a.
     """
     tools = find_toolchain()
     argv = [tools.need("nvcc").path, "-std=c++17", "-cubin", "-arch=sm_90a", "-Xptxas", "-v", "-ftz=true", "-DCAUSAL=0"]
-    argv += [*(f"-D{name}={value}" for name, value in toggles.items()), str(SOURCES / f"{rung}.cu"), "-o", "stage.cubin"]
+    argv += [*(f"-D{name}={value}" for name, value in toggles.items()), str(sources / f"{rung}.cu"), "-o", "stage.cubin"]
 
     def compiled(folder: Path) -> None:
         done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=True, timeout=300)

@@ -14,6 +14,9 @@ An FP8 stage gets the same tensors, quantised. Its error is that of the format, 
 
 Without a device (`--cpu`) nothing is timed: stages run on the emulator, beside PyTorch on the CPU. Give small shapes then.
 A contender that fails, crashes or hangs is named in its row, and the others go on.
+
+The errors of ``attention`` at "one query" in results/recorded/h200/attention.json are the study's: it then launched on inputs that another
+stream was still drawing. It waits for them now.
 """
 
 from __future__ import annotations
@@ -284,6 +287,7 @@ class Measuring:
     def _once(self, call: Call, number: int) -> torch.Tensor:
         if self.on_cpu:
             return call(number)
+        self.clock.stream.wait_stream(torch.cuda.current_stream())  # which may still draw the inputs
         with torch.cuda.stream(self.clock.stream):
             out = call(number)
         self.clock.stream.synchronize()

@@ -16,10 +16,10 @@ from gates.emulator.cpu.build import COMPILING, LIBRARY_NAME, runtime_is_kept, r
 from gates.task.load import JIT, NUMBA, TRITON, WARP, Task
 from gates.task.sources.identity import identity_of
 
-PACKAGES = {  # of a language: what is imported, and what is installed
-    TRITON: ("triton", "triton"),
-    NUMBA: ("numba_cuda", "numba-cuda[cu13]"),
-    WARP: ("warp", "warp-lang"),
+PACKAGES = {  # of a language: what is imported, the package's name, and what installs it
+    TRITON: ("triton", "triton", "triton"),
+    NUMBA: ("numba_cuda", "numba-cuda", "kernel-gates[numba]"),
+    WARP: ("warp", "warp-lang", "kernel-gates[warp]"),
 }
 
 
@@ -27,9 +27,9 @@ def build(
     task: Task, toolchain: Toolchain, folder: Path, digest: str, archs: tuple[str, ...], want: Collection[str], say: Callable[[str], None]
 ) -> BuildResult:
     """The build of a task in a language of ``JIT``, or of kind python."""
-    missing, (module, package) = None, PACKAGES.get(task.kind, ("", ""))
+    missing, (module, package, installed) = None, PACKAGES.get(task.kind, ("", "", ""))
     if module and importlib.util.find_spec(module) is None:
-        missing = Failure("", f"{package.partition('[')[0]} is not installed", hint=f"pip install '{package}'", missing_tool=module)
+        missing = Failure("", f"{package} is not installed", hint=f"pip install '{installed}'", missing_tool=module)
     source = None if missing else str(task.sources[0])
     stage = task.digest()
     made, text, wall_s, wrong = [], "", 0.0, missing  # what is wrong with the source itself leaves nothing to run

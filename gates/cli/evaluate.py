@@ -70,7 +70,7 @@ def evaluate(
 
     Checks stop at the first that fails. The answer has a status, a score (the low end of the speed-up over TASK without changes), figures
     and a text that says what to fix. It is kept under RESULTS/evaluations and given again at once. Exit codes: 0 pass, 1 fail,
-    3 no verdict; with --watch those of the last answer.
+    3 no verdict. With --watch the exit code is that of the last answer.
 
     Example: gates evaluate stage2 --source kernel.cu=mine.cu --json
     """
@@ -95,7 +95,7 @@ def evaluate(
             code = _judge(task, replacing, toggles, terms, as_json)
         except GatesError as error:
             code = told(error)
-        print(f"watching {len(watched)} files of {task}: save one and it is judged, Ctrl-C ends", file=sys.stderr, flush=True)
+        print(f"watching {len(watched)} files of {task}; save one to judge again, Ctrl-C to stop", file=sys.stderr, flush=True)
         try:
             watched.wait()
         except KeyboardInterrupt:
@@ -115,8 +115,8 @@ def _judge(task: str, replacing: Mapping[str, Path | None], toggles: tuple[str, 
     if as_json:
         print_json(to_json(found))
     else:
-        again = " (kept)" if found.cached else ""
-        print_text(f"{found.status}: {found.task} {found.id} judged to {found.stage}{again}")
+        again = " (stored answer)" if found.cached else ""
+        print_text(f"{found.status}: {found.task} {found.id}, last check: {found.stage}{again}")
         if found.score is not None:
             print_text(
                 f"score {found.score:.4f} ({found.score:.3f} to {found.score_high:.3f} of the incumbent's speed, p50 {found.p50_us:.4g} us)"

@@ -40,7 +40,7 @@ def use(number: Callable[[], int], launch: Callable[..., None], refused: Callabl
     except Exception as error:  # an installation that is broken, by whatever it raises
         raise NotHere(
             f"numba-cuda does not work here: {type(error).__name__}: {error}",
-            hint="install it again: pip install 'numba-cuda[cu13]'",
+            hint="install it into this Python's own folder, not by PYTHONPATH: pip install 'kernel-gates[numba]'",
             reason="no_tool",
         ) from error
 

@@ -49,7 +49,9 @@ def use(number: Callable[[], int], launch: Callable[..., None], refused: Callabl
         cpu = warp.get_device("cpu")
     except Exception as error:  # an installation that is broken, by whatever it raises
         raise NotHere(
-            f"warp does not work here: {type(error).__name__}: {error}", hint="install it again: pip install -U warp-lang", reason="no_tool"
+            f"warp does not work here: {type(error).__name__}: {error}",
+            hint="install it again: pip install -U 'kernel-gates[warp]'",
+            reason="no_tool",
         ) from error
 
     def alone(function: Any = None, **options: Any) -> Any:

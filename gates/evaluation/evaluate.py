@@ -26,7 +26,7 @@ from gates.core.records import GateResult, Status
 from gates.core.scratch_folder import ScratchFolder
 from gates.evaluation.answer import answer, timed_status
 from gates.evaluation.overlay import Candidate, candidate_id, digests, laid_out, resolved
-from gates.evaluation.record import FAIL, FILE, SCHEMA_VERSION, Evaluation, GateSeen, gates_in, read_evaluation, stages_to
+from gates.evaluation.record import FAIL, FILE, INCONCLUSIVE, SCHEMA_VERSION, Evaluation, GateSeen, gates_in, read_evaluation, stages_to
 from gates.evaluation.terms import Terms, incumbent
 from gates.evaluation.verify import verify_evaluation
 from gates.evidence.run_directory import RunDirectory
@@ -264,13 +264,13 @@ def _require_card(device: DeviceInfo | None, task: Task) -> None:
 
 
 def _kept(home: Path, asked: str, device: DeviceInfo | None, against: str) -> Evaluation | None:
-    """The answer that is kept, if it says what is asked now."""
+    """The answer that is kept, if it says what is asked now. One without a verdict is asked for again: a tool may be there by now."""
     if not (home / FILE).is_file():
         return None
     if verify_evaluation(home):  # of another candidate, changed by hand, or of a version that judged otherwise
         return None
     known = read_evaluation(home)
-    enough = known.status == FAIL or asked in stages_to(known.asked)
+    enough = known.status == FAIL or (known.status != INCONCLUSIVE and asked in stages_to(known.asked))
     same = (known.tool_version, known.task) == (__version__, home.parent.name) and known.device == (device.name if device else None)
     timed = known.score is not None and known.against == against
     return known if enough and same and (known.asked != "speed" or asked != "speed" or known.status == FAIL or timed) else None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gates.core.records import GateResult, shown
+from gates.core.records import GateResult, Status, shown
 from gates.render.findings import findings
 from gates.review.insights.rules import Step
 
 MOST_BYTES = 4096
 _FAULTS = 4
+_OPEN = (Status.NOT_RUN, Status.INCONCLUSIVE)
 
 
 def feedback(gates: Sequence[GateResult], metrics: Mapping[str, float], speed: str, steps: Sequence[Step], archs: Mapping[str, str]) -> str:
@@ -25,6 +26,7 @@ def feedback(gates: Sequence[GateResult], metrics: Mapping[str, float], speed: s
     if len(found) > _FAULTS:
         lines.append(f"and {len(found) - _FAULTS} more: {', '.join(dict.fromkeys(one.code for one in found[_FAULTS:]))}")
     if not found:
+        lines += [f"{one.gate}: {one.status.value.replace('_', ' ')}: {one.sentence}" for one in gates if one.status in _OPEN]
         lines.append("no check failed" + (f"; {speed}" if speed else ""))
         figures = {name: f"{name} {value:g}" for name, value in metrics.items() if value}
         lines.append(", ".join(f"{text} ({archs[name]})" if name in archs else text for name, text in figures.items()))

@@ -15,21 +15,24 @@ _PAUSE_S = 0.1
 
 
 class Watched:
-    """The files of ``task`` and the ``replacing`` ones, as they were when the task was last read."""
+    """The files of ``task`` and the ``replacing`` ones, as they were when the task was last read. Raises GatesError for a task that can't
+    be read at first.
+    """
 
     def __init__(self, task: str, replacing: Iterable[Path] = ()) -> None:
         self._task, self._replacing = task, tuple(replacing)
-        self._seen: State = {}
-        self.read()
+        self._seen = _state(self._files())
 
     def read(self) -> None:
-        """Note how the files are now, before they are judged; a task that can't be read is watched by the files it had."""
+        """Record how the files are now, before they are judged. If the task can't be read, the files are those of before."""
         try:
-            task = find_task(self._task, environ={})
-            files: Iterable[Path] = (*task.files(), *own_files(task), *self._replacing)
+            self._seen = _state(self._files())
         except GatesError:
-            files = self._seen or self._replacing
-        self._seen = _state(files)
+            self._seen = _state(self._seen)
+
+    def _files(self) -> Iterable[Path]:
+        task = find_task(self._task, environ={})
+        return (*task.files(), *own_files(task), *self._replacing)
 
     def wait(self) -> None:
         """Return when a file differs from what was read, and has stayed the same for a moment: editors write in several steps."""

@@ -15,17 +15,16 @@ from gates.core.errors import NotHere
 _NO_ATTRIBUTE = re.compile(r"module '(?P<module>[\w.]+)' has no attribute '(?P<name>\w+)'")
 _ON_DEVICES = ("numba.cuda", "cupy", "cutlass", "tilelang", "cuda.tile", "warp")  # kernel languages that need a device
 _INSTALLED = ("site-packages", "dist-packages")
+_INSTALLED_BY = {"cuda": "cuda-tile[tileiras]", "cupy": "cupy-cuda13x", "cutlass": "nvidia-cutlass-dsl", "tilelang": "tilelang"}
 
 
 class NeedsPackage(NotHere):
     """A package that the function needs is missing, or can't be imported in this environment."""
 
-    def __init__(self, package: str, said: str) -> None:
-        super().__init__(
-            said,
-            hint=f"{package} does not work in this environment (`pip check` names versions that do not fit together)",
-            reason="no_tool",
-        )
+    def __init__(self, package: str, said: str, *, absent: bool = False) -> None:
+        broken = f"{package} does not work in this environment (`pip check` names versions that do not fit together)"
+        missing = f"{package} is not installed" + (f": pip install '{_INSTALLED_BY[package]}'" if package in _INSTALLED_BY else "")
+        super().__init__(said, hint=missing if absent else broken, reason="no_tool")
 
 
 def unusable(error: BaseException, folder: Path) -> NeedsPackage | None:
@@ -34,7 +33,8 @@ def unusable(error: BaseException, folder: Path) -> NeedsPackage | None:
     if isinstance(error, ImportError):
         missing = (error.name or "").partition(".")[0]
         own = not missing or (folder / f"{missing}.py").exists() or (folder / missing).is_dir()
-        return None if own or _is_own(error.path, folder) else NeedsPackage(error.name or missing, said)
+        absent = isinstance(error, ModuleNotFoundError) and error.name == missing
+        return None if own or _is_own(error.path, folder) else NeedsPackage(error.name or missing, said, absent=absent)
     frames = traceback.extract_tb(error.__traceback__)
     last = max((number for number, frame in enumerate(frames) if _is_own(frame.filename, folder)), default=-1)
     if not frames or last == len(frames) - 1 or (package := _package(frames[-1].filename)) is None:

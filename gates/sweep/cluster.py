@@ -191,7 +191,7 @@ def _deaf_children() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _forked_workers() -> Iterator[None]:
-    """Have workers forked from one process that has imported what all of them need: each import takes most of a second.
+    """Fork workers from one process with the imports that all of them need.
 
     Dask can do so, too, but imports pandas and more there.
     """

@@ -297,7 +297,7 @@ def test_the_command_prints_the_same_as_json(answers: dict[str, gates.Evaluation
     data = json.loads(done.stdout)
     assert done.exit_code == 1 and data["cached"] and data["id"] == answers["wrong"].id and data["feedback"] == answers["wrong"].feedback
     text = CliRunner().invoke(cli, command).stdout
-    assert text.startswith(f"fail: saxpy_fast {data['id']} judged to numbers (kept)\ncorrectness: ")
+    assert text.startswith(f"fail: saxpy_fast {data['id']}, last check: numbers (stored answer)\ncorrectness: ")
     checked = CliRunner().invoke(cli, ["verify", str(results / data["evidence"])])
     assert checked.exit_code == 0 and ": sound" in checked.stdout
 

@@ -114,7 +114,7 @@ def test_each_save_is_judged_and_the_last_answer_gives_the_exit_code(
     between(save[0], nothing, save[1], nothing)
     done = CliRunner().invoke(cli, ["evaluate", str(task), "--watch", "--source", f"saxpy.cu={mine}"])
     assert texts == ["first", "second", "the third"] and done.exit_code == 1
-    assert done.stderr.count("error: no such thing\nhint: make it\n") == 1 and done.stderr.count("Ctrl-C ends") == 3
+    assert done.stderr.count("error: no such thing\nhint: make it\n") == 1 and done.stderr.count("Ctrl-C to stop") == 3
 
 
 def test_stdin_can_not_be_watched(task: Path) -> None:

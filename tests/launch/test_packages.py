@@ -77,7 +77,8 @@ def test_a_package_that_does_not_work_here_is_not_the_function_s_fault(call, tex
     with pytest.raises(NotHere) as caught:
         call(text)
     assert said in caught.value.what and caught.value.reason == "no_tool" and caught.value.exit_code == EXIT_HOLD
-    assert (caught.value.hint or "").startswith(f"{package} does not work in this environment")
+    told = "is not installed" if "No module named" in caught.value.what else "does not work in this environment"
+    assert (caught.value.hint or "").startswith(f"{package} {told}")
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def build_dir(kept: OnceASession) -> Path:
 )
 def test_an_example_passes_what_can_be_judged_here(tmp_path: Path, build_dir: Path, name: str, stub_torch: None) -> None:  # noqa: F811
     task = next(path for path in TASKS if path.name == name)
-    module, _ = python_kinds.PACKAGES.get(load_task(task, environ={}).kind, ("", ""))
+    module, *_ = python_kinds.PACKAGES.get(load_task(task, environ={}).kind, ("", "", ""))
     if module and importlib.util.find_spec(module) is None:
         pytest.skip(f"{module} is not installed")
     # One case of some: no odd shapes, which torch.compile would compile for.

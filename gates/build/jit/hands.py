@@ -41,7 +41,7 @@ def _compiled(side: Mapping[str, Any], archs: Sequence[str], shapes: Sequence[st
     try:
         recorder = _RECORDERS[side["kind"]](Path(side["folder"]).resolve())
     except NotHere as error:
-        return {"not_compiled": error.what}
+        return {"not_compiled": f"{error.what}; {error.hint}" if error.hint else error.what}
     problem = problems.load(side["problem"], Path(side["folder"]))
     try:
         with pretended():

@@ -26,7 +26,10 @@ def feedback(gates: Sequence[GateResult], metrics: Mapping[str, float], speed: s
     if len(found) > _FAULTS:
         lines.append(f"and {len(found) - _FAULTS} more: {', '.join(dict.fromkeys(one.code for one in found[_FAULTS:]))}")
     if not found:
-        lines += [f"{one.gate}: {one.status.value.replace('_', ' ')}: {one.sentence}" for one in gates if one.status in _OPEN]
+        for gate in gates:
+            if gate.status in _OPEN:
+                lines.append(f"{gate.gate}: {gate.status.value.replace('_', ' ')}: {gate.sentence}")
+                lines += [f"  {check.hint}" for check in gate.checks if check.hint][:1]
         lines.append("no check failed" + (f"; {speed}" if speed else ""))
         figures = {name: f"{name} {value:g}" for name, value in metrics.items() if value}
         lines.append(", ".join(f"{text} ({archs[name]})" if name in archs else text for name, text in figures.items()))

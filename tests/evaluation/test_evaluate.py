@@ -382,3 +382,16 @@ def test_a_score_is_the_interval_s_low_end_on_a_device(tmp_path: Path) -> None:
     assert same.valid and same.status == "pass" and 0.9 < same.score <= same.score_high < 1.1, same
     assert slower.valid and slower.score_high < same.score_high and slower.p50_us > 0, slower
     assert [verify_evaluation(tmp_path / one.evidence) for one in (same, slower)] == [[], []]
+
+
+@needs_nvcc
+def test_an_answer_without_a_verdict_is_not_kept_and_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = engine.find_toolchain()
+    bare = replace(whole, tools={**whole.tools, "cuobjdump": None, "nvdisasm": None}, remedies={"cuobjdump": "pip install it"})
+    monkeypatch.setattr(engine, "find_toolchain", lambda: bare)
+    for _ in range(2):
+        found = evaluated(tmp_path)
+        assert (found.status, found.cached) == ("inconclusive", False)
+        assert re.match(r"sass: not run: .*\n  .*cuobjdump.*pip install it", found.feedback), found.feedback
+    monkeypatch.setattr(engine, "find_toolchain", lambda: whole)
+    assert [(one.status, one.cached) for one in (evaluated(tmp_path), evaluated(tmp_path))] == [("pass", False), ("pass", True)]

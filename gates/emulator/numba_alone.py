@@ -71,9 +71,9 @@ def use(number: Callable[[], int], launch: Callable[..., None], refused: Callabl
     torch.cuda.current_stream = lambda *_: _Stream()
     cuda.is_available = lambda: True
     cuda.as_cuda_array = lambda array, sync=True: array
-    cuda.to_device = lambda array, *_, **__: _tensor(array).clone()
+    cuda.to_device = _to_device
     cuda.device_array = _empty
-    torch.Tensor.copy_to_host = lambda self, *_, **__: self.numpy().copy()
+    torch.Tensor.copy_to_host = _to_host
     torch.Tensor.copy_to_device = lambda self, array, *_, **__: self.copy_(_tensor(array))
     cuda.device_array_like = lambda array, *_, **__: _tensor(array).new_empty(array.shape)
 
@@ -150,8 +150,20 @@ def _tensor(array: Any) -> Any:
 
 def _empty(shape: Any, dtype: Any = "float64", *_: Any, **__: Any) -> Any:
     import numpy as np
+    import torch
 
-    return _tensor(np.empty(shape, dtype))
+    return torch.empty(shape, dtype=dtype) if isinstance(dtype, torch.dtype) else _tensor(np.empty(shape, dtype))
+
+
+def _to_device(array: Any, stream: Any = 0, copy: bool = True, to: Any = None) -> Any:
+    return _tensor(array).clone() if to is None else to.copy_(_tensor(array))
+
+
+def _to_host(array: Any, ary: Any = None, stream: Any = 0) -> Any:
+    if ary is None:
+        return array.numpy().copy()
+    _tensor(ary).copy_(array)
+    return ary
 
 
 def _capability(number: int) -> tuple[int, int]:

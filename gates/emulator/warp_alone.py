@@ -19,6 +19,7 @@ from gates.core.errors import NotHere
 
 _PLACE = re.compile(r'parsing function ".*?" at (.+?):(\d+):')
 _BLOCK = 256  # threads, where a launch names none
+_TILES = re.compile(r"\btile_\w+\s*\(")
 _ENTRY = re.compile(r"\.entry\s+(\w+)")
 _LINE = re.compile(r"^\s*\.loc\s+(?P<place>\d+ \d+ \d+)(?:.*inlined_at (?P<caller>\d+ \d+ \d+))?.*$", re.MULTILINE)
 _FILE = re.compile(r"^\s*\.file\s+(\d+)\s+\"(.*?)\"", re.MULTILINE)
@@ -101,16 +102,21 @@ def options_of(variant: Variant) -> list[str]:
 
 def parameters(variant: Variant, values: Sequence[Any], place_of: Callable[[Any], int]) -> list[Any]:
     """Return what a launch hands to the kernel: its sizes, and its arguments as Warp lays them out; ``place_of`` gives the address of a
-    tensor's first element. Raises NotHere for a kernel with tiles.
+    tensor's first element. Raises NotHere for a kernel with tiles, or with arrays in a structure.
     """
     import warp
     from warp._src import context
+    from warp._src.codegen import Struct
 
     kernel, (sizes, *arguments) = variant.kernel, values
-    if "tile_" in kernel.adj.source:  # Warp's reductions of tiles shuffle with lanes that take no part, and ignore what they get
-        raise NotHere("the emulator has no tiles of Warp", hint="judge the stage on a CUDA device", reason="not_emulated")
+    if _TILES.search(kernel.adj.source):  # Warp's reductions of tiles shuffle with lanes that take no part, and ignore what they get
+        raise NotHere("the emulator does not run Warp's tiles", hint="judge the stage on a CUDA device", reason="not_emulated")
     given = [context._build_launch_bounds_from_tuple(sizes, kernel.adj.kernel_dim)]
     for told, value in zip(kernel.adj.args, arguments, strict=True):
+        if isinstance(told.type, Struct) and any(hasattr(field.type, "dtype") for field in told.type.vars.values()):
+            raise NotHere(
+                "the emulator reaches no array in a structure of Warp", hint="hand the array over as an argument", reason="not_emulated"
+            )
         packed = context.pack_arg(kernel, told.type, told.label, value, None)
         if hasattr(packed, "data") and packed.data:
             given_as = getattr(value, "_tensor", None)  # of what wp.from_torch made

@@ -11,7 +11,7 @@ from gates.evaluation.overlay import own_files
 from gates.task.load import find_task
 
 State = dict[Path, tuple[int, int, int] | None]  # inode, size, and time of the last change in ns; None for a file that is missing
-_PAUSE_S = 0.1
+_PAUSE_S, _MOST_PAUSES = 0.1, 20
 
 
 class Watched:
@@ -24,11 +24,13 @@ class Watched:
         self._seen = _state(self._files())
 
     def read(self) -> None:
-        """Record how the files are now, before they are judged. If the task can't be read, the files are those of before."""
+        """Record how the files are now, before they are judged. If the task can't be read, the files are those of before, and any that
+        comes to their folders.
+        """
         try:
             self._seen = _state(self._files())
         except GatesError:
-            self._seen = _state(self._seen)
+            self._seen = _state(dict.fromkeys([*self._seen, *(path.parent for path in self._seen)]))
 
     def _files(self) -> Iterable[Path]:
         task = find_task(self._task, environ={})
@@ -38,7 +40,7 @@ class Watched:
         """Return when a file differs from what was read, and has stayed the same for a moment: editors write in several steps."""
         while (now := _state(self._seen)) == self._seen:
             time.sleep(_PAUSE_S)
-        while True:
+        for _ in range(_MOST_PAUSES):
             time.sleep(_PAUSE_S)
             before, now = now, _state(self._seen)
             if before == now:

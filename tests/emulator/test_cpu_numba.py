@@ -13,6 +13,7 @@ right = {
     "saxpy": 1.5 * x + y,
     "saxpy_for_all": 1.5 * x + y,
     "arrays_of_numba": 1.5 * x + y,
+    "arrays_that_are_filled": 1.5 * x + y,
     "transpose_of_a_view": x.reshape(40, 25)[:, :20].t(),
     "matmul": x[:600].reshape(20, 30) @ x[:750].reshape(30, 25),
     "sum_by_atomics": x.sum(),
@@ -22,7 +23,7 @@ right = {
 }
 faulty = ("sum_without_a_barrier", "double_without_a_bound", "sum_by_stores", "barrier_of_some", "barrier_of_half_a_warp")
 others = ("double_halves", "all_blocks_at_once")
-two = ("saxpy", "saxpy_for_all", "arrays_of_numba")
+two = ("saxpy", "saxpy_for_all", "arrays_of_numba", "arrays_that_are_filled")
 cases = {name: ((x, y) if name in two else (x,), wanted) for name, wanted in {**right, **dict.fromkeys(faulty + others)}.items()}
 """
 
@@ -39,6 +40,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Call]:
         ("shuffles_and_constants", "shuffle_kernel"),
         ("halves_as_floats", "half_to_float_kernel"),
         ("arrays_of_numba", "saxpy_kernel"),
+        ("arrays_that_are_filled", "saxpy_kernel"),
         ("saxpy", "saxpy_kernel"),
         ("saxpy_for_all", "saxpy_kernel"),
         ("transpose_of_a_view", "transpose_kernel"),

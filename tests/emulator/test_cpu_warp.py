@@ -14,7 +14,7 @@ cases = {
     "transpose_of_a_view": ((x,), x.reshape(40, 25)[:, :20].t()),
     "turned": ((x,), x[:999].reshape(333, 3)[:, [1, 0, 2]]),
     "sum_by_atomics": ((x,), x.sum()),
-    **dict.fromkeys(("shifted_without_a_bound", "sum_by_stores", "sum_by_tiles", "adjoint"), ((x,), None)),
+    **dict.fromkeys(("shifted_without_a_bound", "sum_by_stores", "sum_by_tiles", "adjoint", "arrays_in_a_structure"), ((x,), None)),
 }
 """
 
@@ -47,6 +47,13 @@ def test_a_fault_is_found_at_its_line(found: dict[str, Call], name: str, fault: 
     assert (found[name].faults, found[name].where) == ([fault], [f"{source}:{line_of(source, line)}"])
 
 
-@pytest.mark.parametrize(("name", "what"), [("sum_by_tiles", "no tiles of Warp"), ("adjoint", "no adjoint")])
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("sum_by_tiles", "the emulator does not run Warp"),
+        ("adjoint", "no adjoint"),
+        ("arrays_in_a_structure", "no array in a structure"),
+    ],
+)
 def test_what_is_not_emulated_is_named(found: dict[str, Call], name: str, what: str) -> None:
     assert found[name].said.startswith("not_emulated: ") and what in found[name].said

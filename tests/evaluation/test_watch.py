@@ -89,6 +89,26 @@ def test_a_task_that_can_not_be_read_is_watched_until_it_can(task: Path, between
     watched.wait()
 
 
+def test_a_file_that_the_task_names_before_it_is_there_ends_the_wait(task: Path, between: Callable[..., None]) -> None:
+    watched, settings = Watched(str(task)), task / "task.yaml"
+    settings.write_text(settings.read_text(encoding="utf-8").replace("[saxpy.cu]", "[new.cu]"), encoding="utf-8")
+    watched.read()
+    between(nothing, lambda: (task.parent / "new.cu").write_text("// new", encoding="utf-8"), nothing)
+    watched.wait()
+
+
+def test_saves_without_end_are_judged_all_the_same(task: Path, between: Callable[..., None]) -> None:
+    source, watched = task.parent / "saxpy.cu", Watched(str(task))
+    between(*[lambda number=number: source.write_text("/" * number, encoding="utf-8") for number in range(2, 30)])
+    watched.wait()
+
+
+def test_a_task_that_can_not_be_read_at_first_is_an_error(task: Path) -> None:
+    (task / "task.yaml").write_text("kernel: [", encoding="utf-8")
+    done = CliRunner().invoke(cli, ["evaluate", str(task), "--watch"])
+    assert isinstance(done.exception, GatesError) and "task.yaml" in done.exception.what
+
+
 def judged(monkeypatch: pytest.MonkeyPatch, *answers: int | GatesError) -> list[str]:
     """The texts that are judged, by a judge with these exit codes or errors."""
     texts, left = list[str](), list(answers)

@@ -49,6 +49,25 @@ def turned(x):
     return out
 
 
+@wp.struct
+class Pair:
+    left: wp.array(dtype=float)
+    right: wp.array(dtype=float)
+
+
+@wp.kernel
+def pair_kernel(pair: Pair, tile_size: int, out: wp.array(dtype=float)):
+    i = wp.tid()
+    out[i] = pair.left[i] + pair.right[i] + float(tile_size)
+
+
+def arrays_in_a_structure(x):
+    pair, out = Pair(), torch.empty_like(x)
+    pair.left, pair.right = wp.from_torch(x), wp.from_torch(x)
+    wp.launch(pair_kernel, dim=x.numel(), inputs=[pair, 0], outputs=[wp.from_torch(out)])
+    return out
+
+
 @wp.kernel
 def sum_kernel(x: wp.array(dtype=float), out: wp.array(dtype=float)):
     wp.atomic_add(out, 0, x[wp.tid()])

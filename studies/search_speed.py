@@ -99,7 +99,7 @@ class Study:
         self.data["champion"] = {"toggles": found.champion and found.member(found.champion).toggles, "decision": found.decision}
         packed = [replace(path) for path in kept]
         _, verified = self._gates("verify", *map(str, packed), codes=(0, 2))
-        self.data["verified"] = [line for line in verified.splitlines() if line.strip()]
+        self.data["verified"] = [line.replace(f"{self.work}/", "") for line in verified.splitlines() if line.strip()]
         for path in [place for one in packed for place in (one, *copies(one).values()) if place.is_file()]:
             shutil.copyfile(path, self.out / path.name)
         self.data["packed_bytes"] = {path.name: path.stat().st_size for path in packed}

@@ -12,7 +12,7 @@
 
 namespace {
 
-constexpr int kTileM = 128, kTileN = 256, kTileK = tma::kBoxWidth, kStages = 4;
+constexpr int kTileM = 128, kTileN = 256, kTileK = 64, kStages = 4;
 constexpr unsigned kCluster = 2;
 constexpr int kWarpgroup = 128, kThreads = 3 * kWarpgroup, kConsumerWarps = 8;
 constexpr int kRowBytes = 128, kAtomBytes = 8 * kRowBytes;  // of a stage's rows; the swizzle repeats after 8

@@ -10,8 +10,7 @@ import click
 from gates.cli.options import BUILD_DIR, DEBUG, FOLDER, JOBS, TOGGLE, task_names, toggle_values
 from gates.cli.output import print_text, short_path
 from gates.core.errors import GatesError
-
-_KINDS = ["cuda", "torch-extension", "triton", "numba", "warp", "python"]
+from gates.task.load import KINDS
 
 
 @click.command("list")
@@ -32,7 +31,7 @@ def list_command() -> None:
 
 @click.command("new")
 @click.argument("name")
-@click.option("--kind", type=click.Choice(_KINDS), help="What the kernel is written in.")
+@click.option("--kind", type=click.Choice(KINDS), help="What the kernel is written in.")
 @click.option("--from", "source", metavar="TASK", help="Copy TASK as the next rung, with TASK as its baseline, next to it.")
 @click.option("--dir", "directory", type=FOLDER, help="Folder in which the new ones are made.  [default: .]")
 def new_command(name: str, kind: str | None, source: str | None, directory: Path | None) -> None:

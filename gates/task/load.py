@@ -31,6 +31,7 @@ from gates.task.sources.preprocessor import macros
 CUDA, EXTENSION, PYTHON = "cuda", "torch-extension", "python"
 TRITON, NUMBA, WARP = "triton", "numba", "warp"
 JIT = (TRITON, NUMBA, WARP)  # languages in Python whose compilers make PTX when a kernel is launched
+KINDS = (CUDA, EXTENSION, *JIT, PYTHON)
 WITHOUT_DEVICE = {
     CUDA: "the CPU emulator",
     EXTENSION: "the CPU emulator",

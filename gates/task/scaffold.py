@@ -17,10 +17,9 @@ import yaml
 
 from gates.core.errors import GatesError
 from gates.gate.registry import ROWS
-from gates.task.load import CUDA, EXTENSION, NUMBA, PYTHON, TRITON, WARP, Task, load_task
+from gates.task.load import PYTHON, Task, load_task
 
 TEMPLATES = Path(__file__).with_name("templates")
-KINDS = (CUDA, EXTENSION, TRITON, NUMBA, WARP, PYTHON)
 _PLACEHOLDER = "my_kernel"
 
 

@@ -10,8 +10,8 @@ from places import ROOT
 from gates.cli.guard import guard
 from gates.cli.main import cli
 from gates.diagnostics.lint import _signature, _toggles, lint
-from gates.task.load import load_task, task_folders
-from gates.task.scaffold import KINDS, new_task
+from gates.task.load import KINDS, load_task, task_folders
+from gates.task.scaffold import new_task
 
 
 def made(tmp_path: Path, kind: str, *changes: tuple[str, str], file: str = "task.yaml") -> Path:

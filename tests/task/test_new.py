@@ -12,8 +12,8 @@ from places import ROOT, TASKS
 from gates.cli.guard import guard
 from gates.cli.main import cli
 from gates.core.errors import GatesError
-from gates.task.load import WITHOUT_DEVICE, find_task, load_baseline, load_task
-from gates.task.scaffold import KINDS, TEMPLATES, new_task, next_rung, template
+from gates.task.load import KINDS, WITHOUT_DEVICE, find_task, load_baseline, load_task
+from gates.task.scaffold import TEMPLATES, new_task, next_rung, template
 
 
 def command(arguments: list[str]) -> int:

@@ -90,7 +90,6 @@ def evaluate(
         raise GatesError("--watch can't read a source from stdin", hint="--source NAME=FILE, and save FILE to have it judged")
     watched = Watched(task, [path for path in replacing.values() if path is not None])
     while True:
-        watched.read()
         try:
             code = _judge(task, replacing, toggles, terms, as_json)
         except GatesError as error:
@@ -100,6 +99,7 @@ def evaluate(
             watched.wait()
         except KeyboardInterrupt:
             sys.exit(code)
+        watched.read()
 
 
 def _judge(task: str, replacing: Mapping[str, Path | None], toggles: tuple[str, ...], terms: Any, as_json: bool) -> int:

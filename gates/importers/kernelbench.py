@@ -34,10 +34,8 @@ def load(problem: Path, solution: Path | None, given_sizes: Mapping[str, int] | 
     answer = Original(solution or problem, "solution.cu" if compiled else "model.py", folder.read(solution) if solution else given.content)
     module = sources.python_tree(given)
     sources.require(module, ("Model", "get_inputs", "get_init_inputs"), str(problem), f"{FORMAT} problem")
-    kernel, title = (
-        folder.adapter("kernelbench_kernel.py"),
-        f"{answer.path.stem}: ModelNew for {problem.stem}" if solution else f"{problem.stem}: its own Model",
-    )
+    kernel = folder.adapter("kernelbench_kernel.py")
+    title = f"{answer.path.stem}: ModelNew for {problem.stem}" if solution else f"{problem.stem}: its own Model"
     if compiled:
         candidate = python_solution.bound_side(answer, title.replace("ModelNew", "the bound function"), _inputs_of_forward(module))
     else:

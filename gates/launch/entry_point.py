@@ -1,6 +1,6 @@
 """A stage's kernel, whatever it is written in, as one thing to call: a C launcher, or a Python function.
 
-A function is that of a Python source (kinds triton, numba and python) or of a torch extension. It takes its
+A function is that of a Python source (kinds triton, numba, warp and python) or of a torch extension. It takes its
 arguments in order and either writes into the outputs among them or returns its outputs. It launches
 on torch's current stream, which is the one that callers make current.
 """

@@ -36,7 +36,7 @@ _SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36  # prctl
 _MAX_MESSAGE_BYTES = 2**20
 # Variables that nothing reads while Python and torch start. Each runner gets its own values, so one server serves them all.
 _READ_LATER = ("CC", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "CXX", "MAX_JOBS", "PATH", "TMPDIR", "TORCH_CUDA_ARCH_LIST", "XDG_CACHE_HOME")
-_PREFIXES_READ_LATER = ("GATES_", "NUMBA_", "NVCC_", "PYTEST_", "TRITON_")
+_PREFIXES_READ_LATER = ("GATES_", "NUMBA_", "NVCC_", "PYTEST_", "TRITON_", "WARP_")
 _USUAL = (  # modules that need torch and that most runners, or the processes of their kernels, would import each anew
     "gates.gate.correctness.collect",
     "gates.gate.correctness.fresh_shapes",

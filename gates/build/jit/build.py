@@ -1,4 +1,4 @@
-"""Compile the kernels of a task in Triton or Numba-CUDA for each architecture without a device, and report them as ptxas does.
+"""Compile the kernels of a task in Triton, Numba-CUDA or Warp for each architecture without a device, and report them as ptxas does.
 
 The task's function runs once a shape on CPU tensors, with the language's device replaced by one that only names the
 target, so that each launch compiles its kernel and launches nothing. Its PTX is then assembled again, for the log, with the

@@ -43,7 +43,10 @@ class Recorder:
             shapes.append(shape)
 
     def _refused(self, error: Exception, places: Sequence[tuple[str, int]], message: str, function: Any) -> None:
-        """Keep a refusal at the first of ``places``, (file, line), that lies in the task's folder, else at the kernel's ``def``."""
+        """Keep what the language refused and where: the first of ``places`` (file, line) in the task's folder.
+
+        If none lies there, it is the line of the kernel's ``def``.
+        """
         resolved = [(Path(file).resolve(), line) for file, line in places]
         own = [(file, line) for file, line in resolved if file.is_relative_to(self._folder)]
         file, line = own[0] if own else (Path(function.__code__.co_filename), function.__code__.co_firstlineno)

@@ -284,8 +284,8 @@ def _parent(process: Path) -> int:
 
 def test_two_builds_at_once_wait_for_each_other(tmp_path: Path, stub: Path) -> None:
     stub_toolchain(stub)
-    script = stub / "bin" / "nvcc"
-    program(script, script.read_text().replace("text=$(cat", "sleep 0.3\ntext=$(cat"))
+    script, waited_for = stub / "bin" / "nvcc", tmp_path / "waited_for"
+    program(script, script.read_text().replace("text=$(cat", f"while [ ! -e {waited_for} ]; do sleep 0.02; done\ntext=$(cat"))
     (tmp_path / "k.cu").write_text("kernel\n")
     code_keeps_stub = SCRIPT.replace(
         'stub_toolchain(folder / "cuda")', "find_toolchain({{**os.environ, \"CUDA_HOME\": str(folder / 'cuda')}}, [])"
@@ -293,13 +293,16 @@ def test_two_builds_at_once_wait_for_each_other(tmp_path: Path, stub: Path) -> N
     code = ("import os\nfrom gates.build.toolchain import find_toolchain\n" + code_keeps_stub).format(
         tests=str(TESTS / "support"), folder=str(tmp_path)
     )
-    children = [
-        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _ in range(3)
-    ]
-    outputs = [child.communicate(timeout=60)[0] for child in children]
-    assert [child.returncode for child in children] == [0, 0, 0], outputs
+    outputs = [tmp_path / f"output{index}" for index in range(3)]
+    children = []
+    for path in outputs:
+        with path.open("w") as file:
+            children.append(subprocess.Popen([sys.executable, "-u", "-c", code], stdout=file, stderr=subprocess.STDOUT))
+    wait_for(lambda: sum("waiting for another build of demo (process" in path.read_text() for path in outputs) == 2, 60)
+    waited_for.touch()
+    codes = [child.wait(timeout=60) for child in children]
+    assert codes == [0, 0, 0], [path.read_text() for path in outputs]
     assert len(calls(stub)) == 2, "each command ran once"
-    assert sum("waiting for another build of demo (process" in output for output in outputs) == 2
 
 
 @not_root

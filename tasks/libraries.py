@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from gates.build.build import build
@@ -14,10 +16,10 @@ from gates.launch.device import probe
 from gates.task.load import find_task
 
 
-def library_of(name: str, device_type: str = "cuda", build_dir: Path = Path("build")) -> Path:
+def library_of(name: str, device_type: str = "cuda", build_dir: Path = Path("build"), toggles: Mapping[str, int] | None = None) -> Path:
     """The library of task ``name``, built where it is not yet: for the first CUDA device, or with "cpu" through the emulator.
 
-    Raises GatesError for an unknown task, without a device, and where it can't be built.
+    ``toggles``: instead of the task's own. Raises GatesError for an unknown task, without a device, and where it can't be built.
     """
     kind, arch = "emulator", None
     if device_type == "cuda":
@@ -25,7 +27,10 @@ def library_of(name: str, device_type: str = "cuda", build_dir: Path = Path("bui
         if not found.devices:
             raise GatesError(found.reason, hint=f'library_of("{name}", "cpu") builds it for the CPU emulator, to try it out')
         kind, arch = "device", found.devices[0].arch
-    built = build(find_task(name), find_toolchain(), build_dir, device_arch=arch, want={kind})
+    task = find_task(name)
+    if toggles is not None:
+        task = replace(task, toggles=toggles)
+    built = build(task, find_toolchain(), build_dir, device_arch=arch, want={kind})
     if failure := built.failure(kind):
         raise GatesError(f"{name}: {failure.sentence}", hint=failure.hint or f"`gates build {name}` shows the compiler's output")
     return built.path(kind)

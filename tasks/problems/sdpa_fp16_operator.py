@@ -16,11 +16,11 @@ from typing import Any
 
 import torch
 
-from gates.emulator.cpu.build import task_library
 from gates.launch.emulated_kernel import EmulatedKernel
 from gates.launch.guarded_buffers import memory_of
 from kernels import loader
 from kernels.attention import Attention
+from tasks.libraries import library_of
 
 ENTRY = "sdpa_fp16_forward"  # of the ladder's stages
 GENERAL_ENTRY = "sdpa_forward"  # of the same sources with the macros of kernels/loader.py
@@ -33,11 +33,7 @@ def on_cpu(name: str, build_dir: Path = Path("build")) -> Attention:
 
     @functools.cache
     def find(kernel: str, dtype: torch.dtype) -> EmulatedKernel:
-        folder = build_dir / "attention"
-        folder.mkdir(parents=True, exist_ok=True)
-        library = folder / f"{kernel}-{str(dtype).removeprefix('torch.')}.so"
-        task_library([loader.source(kernel)], library, defines=loader.defines(dtype), flags=["-ftz=true"])
-        return EmulatedKernel(library, GENERAL_ENTRY)
+        return EmulatedKernel(library_of(kernel, "cpu", build_dir, loader.defines(dtype)), GENERAL_ENTRY)
 
     return emulated(name, find)
 

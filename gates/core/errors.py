@@ -26,11 +26,22 @@ class GatesError(Exception):
         self.exit_code = exit_code
 
 
+WITHOUT_DEVICE = ("no_device", "not_emulated")  # reasons of NotHere that a machine with a device does not have
+NOT_HERE = ("no_tool", *WITHOUT_DEVICE)
+
+
 class NotHere(GatesError):
     """The kernel can't run on this machine, which is not a verdict about it: a gate is not
-    run, with ``reason`` (``gates.gate.reasons``).
+    run, with ``reason``, one of ``NOT_HERE`` (``gates.gate.reasons``).
     """
 
     def __init__(self, what: str, *, hint: str | None, reason: str) -> None:
         super().__init__(what, hint=hint, exit_code=EXIT_HOLD)
         self.reason = reason
+
+
+class DoesNotWork(NotHere):
+    """A package that is installed and does not work on this machine, by the ``error`` that it raised, whatever that is."""
+
+    def __init__(self, package: str, error: Exception, hint: str = "install it again") -> None:
+        super().__init__(f"{package} does not work here: {type(error).__name__}: {error}", hint=hint, reason="no_tool")

@@ -6,17 +6,24 @@ Its arrays are tensors of the CPU that pass for a device's (``cpu_as_device``).
 from __future__ import annotations
 
 import contextlib
+import linecache
 import re
+import traceback
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
+from functools import cache
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from gates.core.errors import NotHere
+from gates.core.errors import DoesNotWork, GatesError, NotHere
 
 _PLACE = re.compile(r" at (\S.*?) \((\d+)\)|File \"(.+?)\", line (\d+)")
 _STEP = re.compile(r"Failed in \w+ mode pipeline")  # what Numba puts before its reason
 _REFUSALS = ("numba.cuda.errors", "numba.cuda.core.errors", "numba.core.errors")
 _BLOCK = 256  # threads, where the driver would choose: kernel.forall(n)
+
+
+class Refused(Exception):
+    """A kernel that Numba can't compile, for which it raised an error of Python and none of its own."""
 
 
 def use(number: Callable[[], int], launch: Callable[..., None], refused: Callable[..., None] = lambda *_: None) -> None:
@@ -30,6 +37,7 @@ def use(number: Callable[[], int], launch: Callable[..., None], refused: Callabl
     try:
         import numba_cuda  # noqa: F401  the numba.cuda of Numba itself is another, older one
         from numba import cuda
+        from numba.cuda import types
         from numba.cuda.core import config
         from numba.cuda.cuda_paths import get_cuda_paths
         from numba.cuda.cudadrv import devices, nvrtc, nvvm
@@ -37,12 +45,9 @@ def use(number: Callable[[], int], launch: Callable[..., None], refused: Callabl
 
         get_cuda_paths()  # looks for the compiler's libraries
         nvvm.NVVM()
-    except Exception as error:  # an installation that is broken, by whatever it raises
-        raise NotHere(
-            f"numba-cuda does not work here: {type(error).__name__}: {error}",
-            hint="install it into this Python's own folder, not by PYTHONPATH: pip install 'kernel-gates[numba]'",
-            reason="no_tool",
-        ) from error
+    except Exception as error:
+        hint = "install it into this Python's own folder, not by PYTHONPATH: pip install 'kernel-gates[numba]'"
+        raise DoesNotWork("numba-cuda", error, hint) from error
 
     made = CUDADispatcher.__init__
 
@@ -58,7 +63,18 @@ def use(number: Callable[[], int], launch: Callable[..., None], refused: Callabl
         except Exception as error:
             if type(error).__module__ in _REFUSALS or type(error).__name__ == "NvvmError":
                 refused(error, *_told(error), self.py_func)
+            elif (places := _stumbled(error)) and plain_compiles():
+                said = f"{type(error).__name__}: {error}"
+                refused(error, places, said, self.py_func)
+                raise Refused(said) from error
             raise
+
+    @cache
+    def plain_compiles() -> bool:
+        """Whether Numba compiles a plain kernel: what it raises of another one is then about that one."""
+        with contextlib.suppress(Exception):
+            return compiled(CUDADispatcher(_plain, {}), (types.float32[:],)) is not None
+        return False
 
     devices._runtime = _Runtime(number)
     nvrtc.get_supported_ccs = lambda: [_capability(number())]  # libNVVM refuses a chip that it does not know
@@ -108,6 +124,23 @@ def _told(error: Exception) -> tuple[list[tuple[str, int]], str]:
     lines = [line.strip() for line in str(error).splitlines()]
     said = [line for line in lines if line and not _STEP.match(line)]
     return [(one[0] or one[2], int(one[1] or one[3])) for one in _PLACE.findall(str(error))], (said or [str(error)])[0]
+
+
+def _stumbled(error: Exception) -> list[tuple[str, int]]:
+    """The places that Numba was compiling when it raised an error of Python, (file, line), the innermost first.
+
+    Empty for an error that tells nothing of them: a missing file, or a name that Numba itself misses in another package.
+    """
+    if isinstance(error, (OSError, ImportError, GatesError)):
+        return []
+    values = [value for frame, _ in traceback.walk_tb(error.__traceback__) for value in frame.f_locals.values()][::-1]
+    places = [(loc.filename, loc.line) for loc in (getattr(value, "loc", None) for value in values) if loc and hasattr(loc, "filename")]
+    missing = error.name if isinstance(error, AttributeError) and isinstance(error.obj, ModuleType) else None
+    return places if missing is None or any(missing in linecache.getline(*place) for place in places) else []
+
+
+def _plain(x: Any) -> None:
+    x[0] = x[0] + x[1]
 
 
 def parameters(kernel: Any, values: Sequence[Any], place_of: Callable[[Any], int]) -> list[Any]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from gates.core.errors import NotHere
+from gates.core.errors import DoesNotWork, NotHere
 from gates.emulator import triton_alone
 from gates.emulator.control import Emulator
 from gates.emulator.copies import Copies, copied
@@ -28,10 +28,8 @@ class TritonDevice:
             from triton.backends import Backend, backends
             from triton.backends.nvidia.compiler import CUDABackend
             from triton.runtime import driver
-        except Exception as error:  # an installation that is broken, by whatever it raises
-            raise NotHere(
-                f"triton does not work here: {type(error).__name__}: {error}", hint="install it again", reason="no_tool"
-            ) from error
+        except Exception as error:
+            raise DoesNotWork("triton", error) from error
 
         class ToPtx(CUDABackend):
             """Ends with the PTX: no assembler is needed."""

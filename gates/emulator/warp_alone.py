@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from gates.core import jsonio
-from gates.core.errors import NotHere
+from gates.core.errors import DoesNotWork, NotHere
 
 _PLACE = re.compile(r'parsing function ".*?" at (.+?):(\d+):')
 _BLOCK = 256  # threads, where a launch names none
@@ -48,12 +48,8 @@ def use(number: Callable[[], int], launch: Callable[..., None], refused: Callabl
         warp.config.lineinfo = True
         warp.init()
         cpu = warp.get_device("cpu")
-    except Exception as error:  # an installation that is broken, by whatever it raises
-        raise NotHere(
-            f"warp does not work here: {type(error).__name__}: {error}",
-            hint="install it again: pip install -U 'kernel-gates[warp]'",
-            reason="no_tool",
-        ) from error
+    except Exception as error:
+        raise DoesNotWork("warp", error, "install it again: pip install -U 'kernel-gates[warp]'") from error
 
     def alone(function: Any = None, **options: Any) -> Any:
         return made(function, **{**options, "module": "unique", "enable_backward": False})

@@ -171,9 +171,10 @@ class Session:
         return self.unusable(gate)
 
     def unusable(self, gate: str) -> GateResult | None:
-        """The verdict of a gate on a kernel that correctness could not run here, because a package that it needs does not work."""
+        """The verdict of a gate on a kernel of which correctness could not run any case here: a package or a device is missing."""
         found = self.results["correctness"]
-        return not_run(gate, NO_TOOL, found.sentence) if found.code == NO_TOOL.of("correctness") else None
+        reason = next((one for one in (NO_TOOL, NO_DEVICE, NOT_EMULATED) if one.of("correctness") == found.code), None)
+        return not_run(gate, reason, found.sentence) if reason and not found.checks else None
 
     def measured_baseline(self) -> Task | None:
         """The baseline, if its device library was built."""

@@ -40,7 +40,7 @@ class Chip:
     @property
     def number(self) -> int:
         """The compute capability without its dot, e.g. 89."""
-        return int(self.arch.removeprefix("sm_"))
+        return number_of(self.arch)
 
     @property
     def warps_per_sm(self) -> int:
@@ -99,6 +99,11 @@ CHIPS = {
         _chip(121, 1536, 24, 100, 1, flops=16384, no_counters=_INTEGRATED),
     )
 }
+
+
+def number_of(arch: str) -> int:
+    """The compute capability of ``sm_90`` or ``sm_90a`` without its dot: 90."""
+    return int(re.sub(r"\D", "", arch))
 
 
 def chip_of(arch: str) -> Chip | None:

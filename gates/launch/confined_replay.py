@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gates.core import jsonio
-from gates.core.errors import GatesError
+from gates.core.errors import NOT_HERE, GatesError, NotHere
 from gates.launch.entry_point import is_c
 from gates.worker import isolated
 from gates.worker.job import ResultWriter
@@ -44,7 +44,8 @@ def run_isolated(replay: Callable[[Callable[..., None]], None], job: Mapping[str
     for text in _heard(child.stdout.fileno(), heard).split(b"\n"):
         line = _line(text)
         if line.get("type") == "refused":
-            raise GatesError(str(line.get("what")), hint=str(line["hint"]) if line.get("hint") else None)
+            what, hint = str(line.get("what")), str(line["hint"]) if line.get("hint") else None
+            raise NotHere(what, hint=hint, reason=line["reason"]) if line.get("reason") in NOT_HERE else GatesError(what, hint=hint)
         whole = whole or line == {"type": "end", "token": token}
         if line and line["type"] != "end":
             writer.write(line.pop("type"), **line)
@@ -71,7 +72,7 @@ def _answer(replay: Callable[[Callable[..., None]], None], scratch: Path, job: M
         replay(write)
         write("end", token=token)
     except GatesError as error:
-        write("refused", what=error.what, hint=error.hint)
+        write("refused", what=error.what, hint=error.hint, reason=getattr(error, "reason", ""))
 
 
 def _heard(answers: int, printed: int) -> bytes:

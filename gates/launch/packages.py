@@ -36,8 +36,11 @@ def unusable(error: BaseException, folder: Path) -> NeedsPackage | None:
         absent = isinstance(error, ModuleNotFoundError) and error.name == missing
         return None if own or _is_own(error.path, folder) else NeedsPackage(error.name or missing, said, absent=absent)
     frames = traceback.extract_tb(error.__traceback__)
+    while frames and frames[-1].name == "__getattr__":  # of the module that lacks a name, not of the one that asks for it
+        frames.pop()
     last = max((number for number, frame in enumerate(frames) if _is_own(frame.filename, folder)), default=-1)
-    if not frames or last == len(frames) - 1 or (package := _package(frames[-1].filename)) is None:
+    package = next((found for frame in reversed(frames[last + 1 :]) if (found := _package(frame.filename))), None)  # compiled code has none
+    if package is None:
         return None
     if any(frame.name == "<module>" and _package(frame.filename) for frame in frames[last + 1 :]):  # its import is under way
         return NeedsPackage(package, said)

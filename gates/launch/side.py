@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from gates.core.errors import GatesError, NotHere
+from gates.core.errors import NOT_HERE, WITHOUT_DEVICE, GatesError, NotHere
 from gates.launch import answering, guarded_buffers
 from gates.launch.entry_point import is_c, on_emulator
 from gates.launch.isolated_launch import DeviceLost
@@ -212,7 +212,7 @@ class Side:
             raise DeviceLost(f"the kernel's process answered with {error}") from None
         failure, text = str(answer.get("failure", "")), str(answer.get("text", ""))
         hint = str(answer["hint"]) if answer.get("hint") else None
-        if failure == "here" and (reason := answer.get("reason")) in ("no_tool", *(("no_device",) if self.emulated else ())):
+        if failure == "here" and (reason := answer.get("reason")) in NOT_HERE and (self.emulated or reason not in WITHOUT_DEVICE):
             raise NotHere(text, hint=hint, reason=str(reason))
         if failure == "gates":
             raise GatesError(text, hint=hint)

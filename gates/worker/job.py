@@ -21,7 +21,7 @@ from typing import IO, Any
 
 import gates
 from gates.core import jsonio
-from gates.core.errors import EXIT_HOLD, GatesError, NotHere
+from gates.core.errors import EXIT_HOLD, NOT_HERE, GatesError, NotHere
 from gates.gate.registry import ROWS, Job
 from gates.task.load import CUDA, JIT
 from gates.worker import forkserver, machine_fault, process
@@ -64,7 +64,7 @@ class FinishedJob:
             if line.get("type") == "error":
                 hint = line.get("hint")
                 what, hint = str(line.get("what")), None if hint is None else str(hint)
-                if line.get("reason") in ("no_device", "no_tool"):
+                if line.get("reason") in NOT_HERE:
                     return NotHere(what, hint=hint, reason=line["reason"])
                 held = {"exit_code": EXIT_HOLD} if line.get("held") is True else {}
                 return GatesError(what, hint=hint, **held)

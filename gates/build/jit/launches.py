@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -10,6 +9,7 @@ from typing import Any
 
 from gates.build.jit.record import TOOLKIT
 from gates.build.jit.variants import numbered
+from gates.hardware.chips import number_of
 
 
 class Recorder:
@@ -23,7 +23,7 @@ class Recorder:
         self.wrong: dict[str, Any] | None = None
         self._alone, self._folder = alone, folder
         self._found: dict[tuple[str, Any], tuple[str, list[list[int]]]] = {}  # by architecture and kernel
-        alone.use(self._number, self._keep, self._refused)
+        alone.use(lambda: number_of(self.arch), self._keep, self._refused)
 
     def lines(self) -> list[dict[str, Any]]:
         """What the engine needs of each kernel."""
@@ -33,12 +33,9 @@ class Recorder:
             for line, ((_, kernel), (_, launches)) in zip(numbered(kernels), self._found.items(), strict=True)
         ]
 
-    def _number(self) -> int:
-        return int(re.sub(r"\D", "", self.arch))
-
     def _keep(self, kernel: Any, values: Sequence[Any], grid: Sequence[int], block: Sequence[int], shared_bytes: int) -> None:
         if (self.arch, kernel) not in self._found:
-            self._found[self.arch, kernel] = self._alone.ptx_of(kernel, self._number()), []
+            self._found[self.arch, kernel] = self._alone.ptx_of(kernel, number_of(self.arch)), []
         if (shape := [*map(int, block), int(shared_bytes)]) not in (shapes := self._found[self.arch, kernel][1]):
             shapes.append(shape)
 

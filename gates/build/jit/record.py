@@ -16,6 +16,7 @@ from typing import Any, TypeGuard
 
 from gates.build.toolchain import newest_ptxas
 from gates.core.text import plain
+from gates.hardware.chips import number_of
 
 _NAME = re.compile(r"[A-Za-z_]\w{0,199}")
 _TARGET = re.compile(r"^\s*\.target\s+(sm_(\d+)[af]?)\b", re.MULTILINE)
@@ -126,7 +127,7 @@ def _one(line: Any, archs: Sequence[str], home: Path) -> Compiled:
         raise NoRecord(f"{name} has {str(shapes)[:80]!r} for launches")
     text = line.get("ptx")
     targets = _TARGET.findall(text) if isinstance(text, str) else []
-    if not isinstance(text, str) or len(targets) != 1 or targets[0][1] != re.sub(r"\D", "", str(arch)):
+    if not isinstance(text, str) or len(targets) != 1 or targets[0][1] != str(number_of(str(arch))):
         raise NoRecord(f"the PTX of {name} is for {', '.join(gpu for gpu, _ in targets) or 'no architecture'}, not for {arch}")
     return Compiled(
         name,

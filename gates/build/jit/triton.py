@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import types
 from pathlib import Path
@@ -10,8 +9,9 @@ from typing import Any
 
 from gates.build.jit import triton_error
 from gates.build.jit.variants import numbered
-from gates.core.errors import NotHere
+from gates.core.errors import DoesNotWork
 from gates.emulator import triton_alone
+from gates.hardware.chips import number_of
 
 
 class Recorder:
@@ -25,10 +25,8 @@ class Recorder:
             from triton.backends.nvidia import compiler
             from triton.runtime import driver
             from triton.runtime.jit import JITFunction
-        except Exception as error:  # an installation that is broken, by whatever it raises
-            raise NotHere(
-                f"triton does not work in this environment: {type(error).__name__}: {error}", hint="install it again", reason="no_tool"
-            ) from error
+        except Exception as error:
+            raise DoesNotWork("triton", error) from error
         self.arch = ""
         self.wrong: dict[str, Any] | None = None
         self._run, self._folder = JITFunction.run, folder
@@ -83,7 +81,7 @@ class _Target:
 
     def get_current_device(self) -> int:
         # Triton keeps its compiled kernels by device: another number for each architecture, or it would not compile again.
-        return int(re.sub(r"\D", "", self._recorder.arch))
+        return number_of(self._recorder.arch)
 
     def get_current_stream(self, device: Any = None) -> int:
         return 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -37,18 +38,37 @@ class NeedsDevice(NotHere):
         super().__init__(said, hint="the kernel runs only on a CUDA device", reason="no_device")
 
 
+class SourceError(KernelError):
+    """What a file of the function's own raised while it was imported: the error's kind and message, and the innermost own ``line``."""
+
+    def __init__(self, error: Exception, path: Path) -> None:
+        self.kind = type(error).__name__
+        own = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).is_relative_to(path.parent)]
+        self.file, self.line = (Path(own[-1].filename).name, own[-1].lineno or 1) if own else (path.name, 1)
+        if isinstance(error, SyntaxError):
+            self.file, self.line = Path(error.filename or path).name, error.lineno or 1
+        self.message = error.msg if isinstance(error, SyntaxError) else str(error)
+        super().__init__(1, _first(f"{self.file}:{self.line}: {self.kind}: {self.message}"))
+
+
 class Function:
     """The function ``entry`` of the module at ``path``: Python source, or a compiled extension; ``on_cpu``: called without a device.
 
     There it gets a CPU that passes for a device if it asks for one, or from the start if it is ``on_emulator``.
 
     Raises NotHere, when it is loaded and when it is called: NeedsDevice if it asks for a device that there is none of,
-    NeedsPackage if a package that it needs is missing or broken.
+    NeedsPackage if a package that it needs is missing or broken. ``broken`` is what its files raised when they were imported, which each
+    call raises.
     """
 
     def __init__(self, path: Path, entry: str, *, on_cpu: bool, on_emulator: bool = False) -> None:
         self._on_cpu, self._on_emulator, self._folder = on_cpu, on_emulator, path.parent
-        found = getattr(_module(path, on_cpu, on_emulator), entry, None)
+        self.broken: SourceError | None = None
+        try:
+            found = getattr(_module(path, on_cpu, on_emulator), entry, None)
+        except SourceError as error:
+            self.broken = error
+            return
         if not callable(found):
             text = (
                 f"{path.name} has no function {entry!r}"
@@ -60,6 +80,8 @@ class Function:
 
     def __call__(self, *arguments: Any, stream: int = 0) -> Any:
         """What the function returns: its outputs, or None where it wrote into its arguments. Raises KernelError for what it raises."""
+        if self.broken:
+            raise self.broken
         try:
             return _called(lambda: self._call(*arguments), self._on_cpu, self._on_emulator)
         except (MemoryError, NotHere):
@@ -175,6 +197,8 @@ def _module(path: Path, on_cpu: bool, on_emulator: bool) -> ModuleType:
             raise package from error
         if on_cpu and needs_device(error, on_emulator):
             raise NeedsDevice(_first_line(error)) from error
+        if path.suffix == ".py" and not isinstance(error, MemoryError):
+            raise SourceError(error, path) from error
         raise GatesError(
             f"can't import {path.name}: {type(error).__name__}: {error}", hint="run it by itself to see where it fails"
         ) from error
@@ -182,5 +206,9 @@ def _module(path: Path, on_cpu: bool, on_emulator: bool) -> ModuleType:
 
 
 def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0][:500]}" if lines else type(error).__name__
+    return _first(f"{type(error).__name__}: {error}")
+
+
+def _first(text: str) -> str:
+    lines = text.removesuffix(": ").splitlines()
+    return lines[0][:500]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gates.core.errors import EXIT_HOLD, GatesError, NotHere
+from gates.core.errors import EXIT_HOLD, NotHere
 from gates.launch.c_launcher import KernelError
 from gates.launch.entry_point import Function, NeedsDevice
 
@@ -18,8 +18,10 @@ BROKEN = {  # modules of an installed package, by file
     "lang/__init__.py": "from lang.typing import registry\n",
     "lang/typing.py": "import old_numbers\nregistry = old_numbers.long\n",
     "old_numbers/__init__.py": "",
+    "new_numbers/__init__.py": "def __getattr__(name):\n    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')\n",
     "lazy/__init__.py": "def jit(function):\n    import lazy.late\n    return function\n\ndef need(function):\n    import "
     "old_numbers\n    return old_numbers.trapz(function)\n\n"
+    "def ask(x):\n    import new_numbers\n    return new_numbers.trapz(x)\n\n"
     "def check(x):\n    raise TypeError('x must be a tensor')\n\ndef lookup(name):\n    import old_numbers\n    return "
     "getattr(old_numbers, name)\n",
     "cupy/__init__.py": "from cupy import core\n\ndef jit(function):\n    return core.made(function)\n",
@@ -60,6 +62,7 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         ("def run(x):\n    import lang\n", "lang", "AttributeError: module 'old_numbers' has no attribute 'long'"),  # when it is called
         ("import lazy\ndef run(x): return lazy.jit(x)\n", "lazy", "RuntimeError: built for another version"),
         ("import lazy\ndef run(x): return lazy.need(x)\n", "lazy", "AttributeError: module 'old_numbers' has no attribute 'trapz'"),
+        ("import lazy\ndef run(x): return lazy.ask(x)\n", "lazy", "AttributeError: module 'new_numbers' has no attribute 'trapz'"),
         (
             "import numba_that_nobody_has\ndef run(x): return x\n",
             "numba_that_nobody_has",
@@ -97,10 +100,18 @@ def test_an_error_of_the_function_is_its_own(call, text: str, helper: str) -> No
         call(text, helper)
 
 
-def test_an_error_of_its_own_file_when_it_is_loaded_is_wrong_usage(call) -> None:
-    with pytest.raises(GatesError, match="can't import kernel.py") as caught:
-        call("import helper\ndef run(x): return x\n", "raise RuntimeError('mine')\n")
-    assert not isinstance(caught.value, NotHere)
+@pytest.mark.parametrize(
+    ("text", "helper", "said"),
+    [
+        ("import helper\ndef run(x): return x\n", "\nraise RuntimeError('mine')\n", r"helper.py:2: RuntimeError: mine"),
+        ("import helper\ndef run(x): return x\n", "\n\nx = (\n", r"helper.py:3: SyntaxError: '\(' was never closed"),
+        ("\ndef run(x) return x\n", "", r"kernel.py:2: SyntaxError: expected ':'"),
+        ("import re\n\nre.compile('(')\n", "", r"kernel.py:3: (re\.)?\w*[eE]rror: missing \)"),
+    ],
+)
+def test_an_error_of_its_own_files_when_they_are_imported_is_the_function_s(call, text: str, helper: str, said: str) -> None:
+    with pytest.raises(KernelError, match=said):
+        call(text, helper)
 
 
 @pytest.mark.parametrize(

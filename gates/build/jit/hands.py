@@ -11,7 +11,7 @@ from gates.build.jit import launches, triton
 from gates.core.errors import GatesError, NotHere
 from gates.emulator import numba_alone, warp_alone
 from gates.launch.c_launcher import KernelError
-from gates.launch.entry_point import load
+from gates.launch.entry_point import Function, load
 from gates.task import problem as problems
 from gates.task.load import NUMBA, TRITON, WARP
 from gates.worker import isolated, wire
@@ -48,6 +48,9 @@ def _compiled(side: Mapping[str, Any], archs: Sequence[str], shapes: Sequence[st
             for arch in archs:
                 recorder.arch = arch
                 kernel = load(side)
+                if isinstance(kernel, Function) and (broken := kernel.broken):
+                    wrong = {"file": broken.file, "line": broken.line, "kind": broken.kind, "message": broken.message}
+                    return {"wrong": {**wrong, "arch": arch}}
                 for shape in shapes:
                     kernel(*_arguments(problem, side, problem.SHAPES[shape]))
     except (KernelError, GatesError) as error:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ def evaluate(
 
     Checks stop at the first that fails. The answer has a status, a score (the low end of the speed-up over TASK without changes), figures
     and a text that says what to fix. It is kept under RESULTS/evaluations and given again at once. Exit codes: 0 pass, 1 fail,
-    3 no verdict. With --watch the exit code is that of the last answer.
+    3 no verdict. With --watch the exit code is that of the last answer. With --json an error is {"error": {"what", "hint"}}.
 
     Example: gates evaluate stage2 --source kernel.cu=mine.cu --json
     """
@@ -80,18 +81,21 @@ def evaluate(
 
     from gates.evaluation.terms import Terms
 
-    replacing, terms = _files(sources), Terms(stage, against, profile, device, budget_s, results, build_dir, jobs)
+    terms = Terms(stage, against, profile, device, budget_s, results, build_dir, jobs)
     if not watch:
-        sys.exit(_judge(task, replacing, toggles, terms, as_json))
+        with _error_as_json(as_json):
+            code = _judge(task, _files(sources), toggles, terms, as_json)
+        sys.exit(code)
 
     from gates.evaluation.watch import Watched
 
-    if None in replacing.values():
+    if None in (replacing := _files(sources)).values():
         raise GatesError("--watch can't read a source from stdin", hint="--source NAME=FILE, and save FILE to have it judged")
     watched = Watched(task, [path for path in replacing.values() if path is not None])
     while True:
         try:
-            code = _judge(task, replacing, toggles, terms, as_json)
+            with _error_as_json(as_json):
+                code = _judge(task, replacing, toggles, terms, as_json)
         except GatesError as error:
             code = told(error)
         print(f"watching {len(watched)} files of {task}; save one to judge again, Ctrl-C to stop", file=sys.stderr, flush=True)
@@ -100,6 +104,19 @@ def evaluate(
         except KeyboardInterrupt:
             sys.exit(code)
         watched.read()
+
+
+@contextlib.contextmanager
+def _error_as_json(as_json: bool) -> Iterator[None]:
+    """Print what the block raises as one JSON object too, if JSON is asked for: {"error": {"what", "hint"}}, as ``gates serve`` answers."""
+    try:
+        yield
+    except Exception as error:
+        if as_json:
+            from gates.evaluation import serve
+
+            print_json({"error": serve.told(error)})
+        raise
 
 
 def _judge(task: str, replacing: Mapping[str, Path | None], toggles: tuple[str, ...], terms: Any, as_json: bool) -> int:
@@ -192,8 +209,6 @@ def serve(
 
     Example: gates serve stage2 --http 8080
     """
-    import contextlib
-
     from gates.evaluation.evaluator import Evaluator
     from gates.evaluation.serve import Service, http_server, serve_lines
     from gates.evaluation.terms import Terms

@@ -121,15 +121,15 @@ def outcome(future: Future[Evaluation]) -> dict[str, Any]:
         return {"error": {"what": "cancelled", "hint": ""}}
     except KeyboardInterrupt:
         return {"error": {"what": "the server ended", "hint": "ask again: what was judged is kept"}}
-    except GatesError as error:
-        return {"error": told(error)}
     except Exception as error:
-        return {"error": {"what": f"internal error: {type(error).__name__}: {error}", "hint": "this is a bug in gates: report it"}}
+        return {"error": told(error)}
 
 
-def told(error: GatesError) -> dict[str, Any]:
+def told(error: Exception) -> dict[str, Any]:
     """The error as a program reads it."""
-    return {"what": error.what, "hint": error.hint or ""}
+    if isinstance(error, GatesError):
+        return {"what": error.what, "hint": error.hint or ""}
+    return {"what": f"internal error: {type(error).__name__}: {error}", "hint": "this is a bug in gates: report it"}
 
 
 def serve_lines(service: Service, lines: IO[str], out: IO[str]) -> None:

@@ -20,6 +20,7 @@ from static_kit import needs_nvcc
 from sweep_kit import DEVICE
 
 import gates
+from gates.cli.guard import guard
 from gates.cli.main import cli
 from gates.core import jsonio
 from gates.core.errors import GatesError
@@ -300,6 +301,21 @@ def test_the_command_prints_the_same_as_json(answers: dict[str, gates.Evaluation
     assert text.startswith(f"fail: saxpy_fast {data['id']}, last check: numbers (stored answer)\ncorrectness: ")
     checked = CliRunner().invoke(cli, ["verify", str(results / data["evidence"])])
     assert checked.exit_code == 0 and ": sound" in checked.stdout
+
+
+@pytest.mark.parametrize(
+    ("more", "what"),
+    [
+        (["--stage", "speed", "--profile", "cpu"], "stage"),
+        (["--source", "saxpy.cu"], "is not NAME=FILE"),
+        (["--source", "saxpy.cu=/no/such/file"], "No such file"),
+    ],
+)
+def test_with_json_an_error_is_one_object_too(tmp_path: Path, capfd: pytest.CaptureFixture[str], more: list[str], what: str) -> None:
+    code = guard(lambda: cli(["evaluate", str(FAST), "--results", str(tmp_path), *more, "--json"], standalone_mode=False))
+    out, err = capfd.readouterr()
+    error = json.loads(out)["error"]
+    assert code in (2, 3) and what in error["what"] + error["hint"] and err.endswith(f"error: {error['what']}\nhint: {error['hint']}\n")
 
 
 @needs_nvcc

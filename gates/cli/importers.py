@@ -179,6 +179,8 @@ def _write(imported: Any, fallback: str, directory: Path, name: str | None, limi
     click.echo(f"limits:   {made.limits}")
     if made.edit:
         click.echo(f"edit:     {', '.join(map(_from_here, made.edit))}")
+    if imported.wanted:
+        click.echo(f"solution: none: the problem's own code is judged. Import again with a file that defines {imported.wanted}")
     click.echo(f"next:     gates run {_from_here(made.task)}")
 
 

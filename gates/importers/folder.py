@@ -86,6 +86,7 @@ class Imported:
     timed: str = ""  # the shape that is timed: the first one if left out
     offers: Mapping[str, Sequence[Mapping[str, int]]] = field(default_factory=dict)  # sizes to try for more shapes, by name
     details: Mapping[str, Any] = field(default_factory=dict)  # what the format itself says of versions, authors, languages
+    wanted: str = ""  # what a solution defines; empty if one was given
 
 
 class Made(NamedTuple):
@@ -192,8 +193,8 @@ def _write(imported: Imported, made: Path, directory: Path, names: tuple[str, st
     for folder in (candidate, reference):
         shutil.rmtree(folder / "__pycache__", ignore_errors=True)
         folder.rename(directory / folder.name)
-    task, of_solution = directory / names[0], imported.candidate.files != imported.reference.files
-    edit = [task / one for one in imported.candidate.sources if of_solution and one != CALLER]
+    task = directory / names[0]
+    edit = [task / one for one in imported.candidate.sources if not imported.wanted and one != CALLER]
     return Made(task, directory / names[1], _limits_in_words(imported, found), found["shapes"], found["untried"], edit)
 
 

@@ -57,6 +57,7 @@ def load(problem: Path, solution: Path | None, given_sizes: Mapping[str, int] | 
         originals=[given, answer],
         tolerance=_TOLERANCE,
         details={"problem": problem.stem, "precision": "float32"},
+        wanted="" if solution else "class ModelNew",
     )
 
 

@@ -95,6 +95,7 @@ def load(problem: Path, solution: Path | None) -> Imported:
         tolerance="kernelbot's rule, " + (f"|out - reference| <= {rule[0]:g} + {rule[1]:g} * |reference|" if rule else "code of its own"),
         timed=_TIMED if _TIMED in cases else "",
         details={"problem": name},
+        wanted="" if solution else ENTRY,
     )
 
 

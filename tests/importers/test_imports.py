@@ -398,6 +398,13 @@ def test_the_files_of_the_solution_are_those_to_edit(
     assert [path.relative_to(made.task).as_posix() for path in made.edit] == edit and all(path.is_file() for path in made.edit)
 
 
+def test_an_import_without_a_solution_says_what_one_defines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(["import", "kernelbench", str(KERNELBENCH[0]), "--dir", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "\nsolution: none: the problem's own code is judged. Import again with a file that defines class ModelNew\n" in said
+    assert kernelbot.load(DATA / "kernelbot" / "blend", None).wanted == "custom_kernel"
+
+
 def test_nobody_is_told_to_remove_what_is_imported(tmp_path: Path) -> None:
     suite = shutil.copytree(DATA / "kernelbot", tmp_path / "suite")
     with pytest.raises(GatesError, match="exists already, and is what is imported") as refused:

@@ -61,6 +61,17 @@ def _outputs(q: torch.Tensor, return_lse: bool) -> tuple[torch.Tensor, torch.Ten
     return torch.empty_like(q), q.new_empty(q.shape[:3] if return_lse else (0,), dtype=torch.float32)
 
 
+def _packed(tensor: torch.Tensor, kv_heads: int) -> torch.Tensor | None:
+    """The same memory as [B, Hkv, H / Hkv * Sq, D], so that a tile has rows of all heads that share keys; None if the rows are uneven."""
+    batch, heads, rows, width = tensor.shape
+    group, (batch_stride, head_stride, row_stride, _) = heads // kv_heads, tensor.stride()
+    if rows == 1:
+        row_stride = head_stride
+    if group == 1 or head_stride != rows * row_stride:
+        return None
+    return tensor.as_strided((batch, kv_heads, group * rows, width), (batch_stride, group * head_stride, row_stride, 1))
+
+
 class Attention:
     """Attention on one type of device.
 
@@ -101,13 +112,16 @@ class Attention:
         return_lse: bool = False,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         check(q, k, v, self._type)
-        (batch, heads, queries, width), (_, kv_heads, keys, _) = q.shape, k.shape
         out, lse = _outputs(q, return_lse)
+        rows, results = (None, None) if causal else (_packed(q, k.shape[1]), _packed(out, k.shape[1]))
+        if rows is None or results is None:
+            rows, results = q, out
+        (batch, heads, queries, width), (_, kv_heads, keys, _) = rows.shape, k.shape
         scale = 1 / math.sqrt(width) if softmax_scale is None else float(softmax_scale)
-        strides = (ctypes.c_int64 * 12)(*(stride for tensor in (q, k, v, out) for stride in tensor.stride()[:3]))
+        strides = (ctypes.c_int64 * 12)(*(stride for tensor in (rows, k, v, results) for stride in tensor.stride()[:3]))
         numbers = (batch, heads, kv_heads, queries, keys, width, int(causal), scale, ctypes.c_void_p(ctypes.addressof(strides)))
         kernel = pick(self._capability(q.device), batch * heads, queries, keys, width, causal)
-        self._run(kernel, (q, k, v, out), lse if return_lse else None, numbers)
+        self._run(kernel, (rows, k, v, results), lse if return_lse else None, numbers)
         return out, lse
 
 

@@ -30,6 +30,8 @@ CASES = [
     Case(3, 2, 1, 40, 40, layout="packed"),
     Case(1, 2, 2, 130, 40, causal=True, layout="mixed"),
     Case(2, 70, 35, 20, 20, causal=True, layout="bshd"),  # more heads than SMs: items follow each other
+    Case(2, 8, 2, 1, 70, 128, layout="bshd"),  # four heads are rows of one tile
+    Case(1, 4, 2, 37, 90),  # so are two heads of 37 rows
     Case(1, 2, 1, 16, 520, layout="bshd"),  # few rows, many keys: a cluster shares them out
 ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -25,11 +26,12 @@ from kernels.attention import MEASURED, Attention, pick
 
 DTYPES = (torch.float16, torch.bfloat16)
 CASE = Case(1, 4, 2, 33, 50, layout="bshd")
+BUILDS = [general("v9 whole", torch.float16), general("v10", torch.float16)]
 
 
 @pytest.fixture(scope="module")
 def attention(kept: OnceASession) -> Attention:
-    return attention_of("attention_cpu", compiled(kept, "attention_operator", [general("v10", torch.float16)])[0])
+    return attention_of("attention_cpu", compiled(kept, "attention_operator", BUILDS)[1])
 
 
 def tensors(case: Case = CASE, dtype: torch.dtype = torch.float16, device: str = "cpu") -> list[torch.Tensor]:
@@ -125,6 +127,24 @@ def test_a_wrong_tensor_is_refused_by_name(attention: Attention, case: str) -> N
 def test_heads_are_shared_only_if_asked_for(attention: Attention) -> None:
     with pytest.raises(ValueError, match="key: 2 heads, query has 4; enable_gqa=True"):
         attention.scaled_dot_product_attention(*tensors())
+
+
+@pytest.mark.parametrize(
+    ("case", "blocks"),
+    [
+        (Case(1, 8, 2, 1, 50), 2),
+        (Case(1, 8, 2, 1, 50, layout="bshd"), 2),
+        (Case(1, 8, 2, 3, 50), 2),
+        (Case(1, 8, 2, 3, 50, layout="bshd"), 8),  # rows of one head are not next to those of the other
+        (Case(1, 8, 2, 3, 50, causal=True), 8),  # a row's place is its query
+        (Case(1, 8, 8, 3, 50), 8),
+    ],
+    ids=str,
+)
+def test_heads_that_share_keys_share_tiles(kept: OnceASession, case: Case, blocks: int) -> None:
+    kernel = compiled(kept, "attention_operator", BUILDS)[0]
+    attention_of("shared_tiles", kernel)(*tensors(case), causal=case.causal)
+    assert [math.prod(launch["grid"]) for launch in kernel.launches] == [blocks]
 
 
 def test_sizes_of_one_may_have_any_stride(attention: Attention) -> None:

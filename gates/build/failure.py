@@ -158,8 +158,6 @@ def _lacking(text: str) -> tuple[str, str]:
     names = list(dict.fromkeys(_CUDA_NAME.findall(text)))
     if any(name.startswith("__cudaRegisterLinkedBinary") for name in names):
         return "the CPU emulator has no linker for relocatable device code (-rdc=true)", _ON_A_DEVICE
-    if "__cudaRegisterManagedVar" in names:
-        return "the CPU emulator does not have __managed__ variables", "run the task on a CUDA device, or call cudaMallocManaged instead"
     return (f"the CPU emulator does not have {', '.join(names)}", _ON_A_DEVICE) if names else ("", "")
 
 

@@ -447,10 +447,7 @@ def test_the_emulator_library_exports_the_launcher(tmp_path: Path) -> None:
 @needs_nvcc
 @pytest.mark.parametrize(
     ("line", "lacking", "advice"),
-    [
-        ("__managed__ float y[32];", "__managed__ variables", "or call cudaMallocManaged instead"),
-        ("__device__ float y[32]; int n = cudaCtxResetPersistingL2Cache();", "cudaCtxResetPersistingL2Cache", "or leave these calls to"),
-    ],
+    [("__device__ float y[32]; int n = cudaCtxResetPersistingL2Cache();", "cudaCtxResetPersistingL2Cache", "or leave these calls to")],
 )
 def test_what_the_emulator_does_not_have_is_named(tmp_path: Path, line: str, lacking: str, advice: str) -> None:
     source = f'{line}\n__global__ void k() {{ y[0] = 1; }}\nextern "C" int launch() {{ k<<<1, 1>>>(); return 0; }}\n'

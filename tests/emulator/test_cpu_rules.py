@@ -122,6 +122,14 @@ def test_threads_that_skip_a_barrier_of_their_warp(library: Path, cpu: CpuDevice
     assert found.where == f"{SOURCE}:{cpu_kit.line_of(SOURCE, '// half of a warp skips it')}"
 
 
+def test_lanes_that_come_to_the_next_turns_barrier_first(library: Path) -> None:
+    for seed in range(4):
+        cpu = cpu_kit.device(seed=seed)
+        out, next_tile = cpu.array(np.zeros(1, np.float32)), cpu.array(np.zeros(1, np.int32))
+        Launcher(library, "tiles")(cpu.array(X[:72]), out, next_tile, 72)
+        assert not cpu.findings() and out.get()[0] == pytest.approx(X[:72].sum())
+
+
 def test_the_order_of_blocks_comes_from_the_seed(library: Path) -> None:
     """So a sum that depends on their order is another one with another seed, and the same one with the same."""
     sums = []

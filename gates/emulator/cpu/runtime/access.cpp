@@ -300,7 +300,7 @@ void report_unwritten(Warp& warp, const Op& op, unsigned lane, const Cta& cta, s
 
 // All but races.
 std::uint8_t* shared_place(Warp& warp, const Op& op, unsigned lane, Cta& cta, std::uint32_t address, unsigned bytes, Use use, unsigned alignment) {
-    if (address < kSharedStart || address + bytes > cta.shared_limit || address + bytes < address) {
+    if (address < warp.program->shared_from || address + bytes > cta.shared_limit || address + bytes < address) {
         fault(warp, op, lane, "cpu.shared_out_of_bounds",
               std::string(verb(use)) + " " + std::to_string(bytes) + " bytes at byte " +
                   std::to_string(static_cast<std::int64_t>(static_cast<std::int32_t>(address)) - kSharedStart) + " of shared memory; the CTA has " +
@@ -345,7 +345,8 @@ std::uint8_t* shared_bytes(Warp& warp, const Op& op, unsigned lane, std::uint32_
     Cta* const owner = shared_cta(warp, op, lane, address);
     std::uint8_t* const place = owner == nullptr ? nullptr : shared_place(warp, op, lane, *owner, address, bytes, use, alignment == 0 ? bytes : alignment);
     Races* const races = warp.cta->races.get();
-    if (place != nullptr && races != nullptr) races->shared(warp, op, lane, races->place(*owner, address), bytes, use != Use::Read, strong(op, use), idle(warp, lane, use));
+    const bool watched = address >= kSharedStart || strong(op, use);  // cooperative groups order their own memory by votes, too
+    if (place != nullptr && races != nullptr && watched) races->shared(warp, op, lane, races->place(*owner, address), bytes, use != Use::Read, strong(op, use), idle(warp, lane, use));
     return place;
 }
 
@@ -370,7 +371,7 @@ const std::uint8_t* written_bytes(const Warp& warp, Space space, std::uint64_t a
     }
     const DeviceMemory& memory = DeviceMemory::get();
     if (space == Space::Shared) {
-        if (address < kSharedStart || address + bytes > cta.shared_limit) return nullptr;
+        if (address < warp.program->shared_from || address + bytes > cta.shared_limit) return nullptr;
         return first_lacking(cta.shared_shadow.data() + address, bytes, kInitialised) < bytes ? nullptr : cta.shared.data() + address;
     }
     if (space != Space::Global || !memory.holds(address) || !memory.holds(address + bytes)) return nullptr;

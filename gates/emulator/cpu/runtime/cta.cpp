@@ -96,6 +96,8 @@ void Cta::start(Launch& owner, std::uint64_t linear) {
     shared_limit = program.dynamic_shared_at + owner.dynamic_shared;
     shared.assign(shared_limit + 64, kPoison);
     shared_shadow.assign(shared_limit + 64, 0);
+    std::fill(shared.begin() + program.shared_from, shared.begin() + kSharedStart, std::uint8_t(0));
+    std::fill(shared_shadow.begin() + program.shared_from, shared_shadow.begin() + kSharedStart, kInitialised);
     const std::size_t file_bytes = (program.register_bytes + 127) / 64 * 64;
     if (files.size() < file_bytes * count + 64) files.resize(file_bytes * count + 64);
     std::uint8_t* const first = files.data() + (64 - reinterpret_cast<std::uintptr_t>(files.data()) % 64) % 64;

@@ -60,7 +60,16 @@ GATES_CUDA int cudaDeviceSynchronize() {
 GATES_CUDA int cudaDeviceReset() { return kSuccess; }
 GATES_CUDA int cudaRuntimeGetVersion(int* version) { *version = 13000; return kSuccess; }
 GATES_CUDA int cudaDriverGetVersion(int* version) { *version = 13000; return kSuccess; }
-GATES_CUDA int cudaDeviceSetLimit(int, std::size_t) { return kSuccess; }
+GATES_CUDA int cudaDeviceSetLimit(int limit, std::size_t value) {
+    if (limit == 0) Device::get().stack_bytes = value;
+    return kSuccess;
+}
+GATES_CUDA int cudaDeviceGetLimit(std::size_t* value, int limit) {
+    constexpr std::size_t kMebi = 1 << 20;
+    if (limit < 0 || limit > 2) return Device::get().set_error(kNotSupported);
+    *value = limit == 0 ? Device::get().stack_bytes : limit == 1 ? kMebi : 8 * kMebi;  // of printf's buffer, of malloc's heap
+    return kSuccess;
+}
 GATES_CUDA int cudaDeviceSetCacheConfig(int) { return kSuccess; }
 GATES_CUDA int cudaSetDeviceFlags(unsigned) { return kSuccess; }
 GATES_CUDA int cudaProfilerStart() { return kSuccess; }

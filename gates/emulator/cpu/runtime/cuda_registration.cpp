@@ -62,10 +62,16 @@ GATES_CUDA void** __cudaRegisterFatBinary(void* given) {
 }
 GATES_CUDA void __cudaRegisterFatBinaryEnd(void**) {}
 GATES_CUDA void __cudaUnregisterFatBinary(void** module) { Device::get().remove_module(reinterpret_cast<LoadedModule*>(module)); }
-GATES_CUDA char __cudaInitModule(void**) { return 1; }
+GATES_CUDA char __cudaInitModule(void** module) {
+    Device::get().place_managed(reinterpret_cast<LoadedModule*>(module));
+    return 1;
+}
 
 GATES_CUDA void __cudaRegisterFunction(void** module, const char* host, char*, const char* name, int, void*, void*, void*, void*, int*) {
     Device::get().add_kernel(host, reinterpret_cast<LoadedModule*>(module), name);
+}
+GATES_CUDA void __cudaRegisterManagedVar(void** module, void** pointer, char*, const char* name, int, std::size_t bytes, int, int) {
+    Device::get().add_managed(pointer, reinterpret_cast<LoadedModule*>(module), name, bytes);
 }
 GATES_CUDA void __cudaRegisterVar(void** module, char* host, char*, const char* name, int, std::size_t bytes, int, int) {
     Device::get().add_variable(host, reinterpret_cast<LoadedModule*>(module), name, bytes);

@@ -83,6 +83,7 @@ const Operand& Decoder::operand(std::size_t index) const {
 std::uint32_t Decoder::slot(std::uint32_t bytes) {
     const std::uint32_t made = next_slot_;
     next_slot_ += (bytes + 63) / 64 * 64;
+    for (std::uint32_t half = 0; half < bytes; half += kHalf128) registers_.emplace_back(made + half, std::min(bytes, kHalf128));
     return made;
 }
 
@@ -199,7 +200,8 @@ std::uint32_t Decoder::source(const Operand& operand, Type type) {
                 special_register(*this, operand.name, wide ? Type::B64 : Type::B32, made);
                 return made;
             }
-            return constant(symbol_value(operand.name) + operand.bits, wide);
+            const std::uint64_t value = symbol_value(operand.name) + operand.bits;
+            return value & kByDepth ? place_by_depth(value) : constant(value, wide);
         }
         default: unsupported("an operand of this form");
     }
@@ -248,7 +250,7 @@ void Decoder::address(const Operand& operand, Op& op, Extra& access) {
     if (base.kind != Operand::Name) unsupported("an address of this form");
     const auto [space, value] = variable(base.name);
     if (access.space == Space::Param || access.space == Space::Generic) access.space = space;
-    op.a = constant(value, true);
+    op.a = value & kByDepth ? by_depth_.at(base.name) : constant(value, true);
 }
 
 void Decoder::branch(Handler handler, const std::string& label) {
@@ -262,7 +264,9 @@ void Decoder::leave() {
     if (frames_.size() == 1) {
         emit(end_lanes);
     } else {
-        emit(jump_always);
+        Op& op = emit(frames_.back().recursive ? end_call : jump_always);
+        op.a = frames_.back().recursive ? depth_ : kNowhere;
+        if (frames_.back().recursive) extra(op).count = static_cast<unsigned>(frames_.back().first_op);
         frames_.back().returns.emplace_back(program_->ops.size() - 1, 0);
     }
 }
@@ -278,22 +282,26 @@ void Decoder::place_shared(const Function& function) {
     for (const Variable& local : function.locals) place(local);
 }
 
+std::uint64_t Decoder::place_local(const Variable& local) {
+    const std::uint64_t at = aligned(program_->local_bytes, std::max(local.alignment, 8u));
+    if (at + local.bytes() > kMostLocal) throw Unsupported("not supported: more than 512 KiB of local memory per thread");
+    program_->local_bytes = static_cast<std::uint32_t>(at + local.bytes());
+    return depth_ == kNowhere ? at : at | kByDepth;
+}
+
 void Decoder::body(const Function& function, std::map<std::string, std::pair<Space, std::uint64_t>> variables) {
-    if (frames_.size() > 24) unsupported("calls deeper than 24, or recursion");
-    Frame frame{&function, {}, std::move(variables), {}, {}, {}, static_cast<int>(program_->places.size())};
+    if (frames_.size() > 24) unsupported("calls deeper than 24");
+    Frame frame{&function, {}, std::move(variables), {}, {}, {}, static_cast<int>(program_->places.size()), registers_.size(), program_->ops.size(), {}, recursive(function)};
     for (Place place : function.places) {
         if (place.inlined_at >= 0) place.inlined_at += frame.first_place;
         program_->places.push_back(place);
     }
-    for (const Type type : function.registers) frame.slots.push_back(slot(type == Type::Pred ? 4 : kLanes * (bytes_of(type) == 8 ? 8 : 4)));
+    for (const Type type : function.registers) frame.slots.push_back(slot(type == Type::Pred ? 4 : kLanes * std::max(bytes_of(type), 4u)));
     for (const Variable& local : function.locals) {
         if (local.space == Space::Shared) {
             if (const auto found = module_shared_.find(local.name); found != module_shared_.end()) frame.variables[local.name] = {Space::Shared, found->second};
         } else if (local.space == Space::Local || local.space == Space::Param) {
-            const std::uint64_t at = aligned(program_->local_bytes, std::max(local.alignment, 8u));
-            if (at + local.bytes() > kMostLocal) throw Unsupported("not supported: more than 512 KiB of local memory per thread");
-            frame.variables[local.name] = {Space::Local, at};
-            program_->local_bytes = static_cast<std::uint32_t>(at + local.bytes());
+            frame.variables[local.name] = {Space::Local, place_local(local)};
         }
     }
     frames_.push_back(std::move(frame));
@@ -307,6 +315,12 @@ void Decoder::body(const Function& function, std::map<std::string, std::pair<Spa
     Frame& done = frames_.back();
     for (const auto& [op, target] : done.jumps) program_->ops[op].imm = static_cast<std::int64_t>(done.label_at[target]);
     for (const auto& [op, unused] : done.returns) program_->ops[op].imm = static_cast<std::int64_t>(program_->ops.size());
+    for (Extra* const again : done.again) {
+        for (std::size_t i = done.first_register; i < registers_.size(); ++i) {
+            again->slots.push_back(registers_[i].first);
+            again->wide.push_back(registers_[i].second == 4 ? 0 : registers_[i].second == 4 * kLanes ? 1 : 2);
+        }
+    }
     frames_.pop_back();
 }
 
@@ -316,6 +330,12 @@ void Decoder::one(const Instruction& instruction) {
     if (decode == nullptr) unsupported();
     Modifiers modifiers(instruction);
     after_.clear();
+    by_depth_.clear();
+    for (const Operand& operand : instruction.operands) {
+        if (depth_ == kNowhere || operand.kind != Operand::Address || operand.parts.empty() || operand.parts.front().kind != Operand::Name) continue;
+        const std::string& name = operand.parts.front().name;
+        if (const std::uint64_t place = variable(name).second; place & kByDepth) by_depth_[name] = place_by_depth(place);
+    }
     const std::size_t first = program_->ops.size();
     decode(*this, modifiers);
     const std::string& opcode = instruction.opcode.front();
@@ -364,9 +384,14 @@ void Decoder::call() {
 
 void Decoder::inlined(const Function& callee, const Variables& results, const Variables& given) {
     if (instruction_->guard >= 0) unsupported("a call under a guard");
-    for (const Frame& frame : frames_) {
-        if (frame.function == &callee) unsupported("recursion of " + callee.name);
+    for (Frame& frame : frames_) {
+        if (frame.function == &callee) return call_again(frame, results, given);
     }
+    if (recursive(callee)) return first_call(callee, results, given);
+    stands_here(callee, results, given);
+}
+
+void Decoder::stands_here(const Function& callee, const Variables& results, const Variables& given) {
     std::map<std::string, std::pair<Space, std::uint64_t>> variables;
     for (std::size_t i = 0; i < callee.results.size() && i < results.size(); ++i) variables[callee.results[i].name] = results[i];
     for (std::size_t i = 0; i < callee.parameters.size() && i < given.size(); ++i) variables[callee.parameters[i].name] = given[i];

@@ -11,6 +11,7 @@
 namespace gates_cpu {
 
 using Variables = std::vector<std::pair<Space, std::uint64_t>>;        // state space, and place in it
+constexpr std::uint64_t kByDepth = 1ull << 63;   // in a place: it is one of each call of a function that calls itself
 using Symbols = std::map<std::string, std::uint64_t>;  // where a module's .global and .const variables lie
 
 // The modifiers of an instruction; each is taken once, and what nobody takes is refused.
@@ -60,6 +61,7 @@ class Decoder {
     void inlined(const Function& callee, const Variables& results, const Variables& given);
     void call_by_address(std::uint32_t slot, const Variables& results, const Variables& given);
     void leave();                                                // ret
+    std::uint32_t depth() const { return depth_; }               // the slot of how far local memory of a call lies beyond the first call's
     [[noreturn]] void unsupported(const std::string& why = {}) const;
 
   private:
@@ -70,6 +72,9 @@ class Decoder {
         std::vector<std::size_t> label_at;          // index of body -> op
         std::vector<std::pair<std::size_t, std::size_t>> jumps, returns;  // op -> index of body; op
         int first_place;
+        std::size_t first_register = 0, first_op = 0;             // of a function that calls itself
+        std::vector<Extra*> again;                                // of its calls of itself
+        bool recursive = false;
     };
     const Module& module_;
     const Symbols& symbols_;
@@ -80,8 +85,19 @@ class Decoder {
     std::map<std::string, std::uint64_t> module_shared_;
     std::vector<std::pair<std::uint32_t, std::uint32_t>> after_;  // temporary -> register: to be written after the instruction
     std::vector<std::uint8_t> constant_bytes_;
-    std::uint32_t next_slot_ = 0, carry_ = kNowhere;
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> registers_;  // all slots, and their bytes
+    std::uint32_t next_slot_ = 0, carry_ = kNowhere, depth_ = kNowhere;
+    std::vector<Extra*> deeper_;                    // of operations that await how many bytes of local memory a call has
+    std::map<std::string, std::uint32_t> by_depth_;  // an operand's variable -> the slot of its address in this call
+    std::map<const Function*, bool> recursive_;
 
+    std::uint64_t place_local(const Variable& local);
+    bool recursive(const Function& function);
+    void stands_here(const Function& callee, const Variables& results, const Variables& given);
+    void first_call(const Function& callee, const Variables& results, const Variables& given);
+    void call_again(Frame& frame, const Variables& results, const Variables& given);
+    void copy_between(const Variables& from, const Variables& to, const std::vector<Variable>& which, int deeper);
+    std::uint32_t place_by_depth(std::uint64_t place);
     void body(const Function& function, std::map<std::string, std::pair<Space, std::uint64_t>> parameters);
     void place_shared(const Function& function);
     std::pair<Space, std::uint64_t> variable(const std::string& name);

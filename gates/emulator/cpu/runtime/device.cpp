@@ -97,7 +97,8 @@ bool LoadedModule::ready() {
         for (const Variable& variable : parsed->variables) {
             if (variable.space != Space::Global && variable.space != Space::Const) continue;
             if (variable.external) throw Unsupported("not supported: the variable " + variable.name + " of another file");
-            const std::uint64_t address = memory.allocate(std::max<std::uint64_t>(variable.bytes(), 1), variable.name);
+            const std::uint64_t bytes = std::max<std::uint64_t>(variable.bytes(), 1);
+            const std::uint64_t address = variable.managed ? memory.allocate_for_both(bytes, true, variable.name) : memory.allocate(bytes, variable.name);
             if (address == 0) throw Unsupported("out of memory for the variable " + variable.name);
             variables[variable.name] = address;
             std::memset(memory.bytes(address), 0, variable.bytes());
@@ -144,6 +145,7 @@ LoadedModule* Device::add_module(std::string text, std::string problem) {
 void Device::remove_module(LoadedModule* module) {
     for (auto at = kernels_.begin(); at != kernels_.end();) at = at->second.module == module ? kernels_.erase(at) : std::next(at);
     for (auto at = symbols_.begin(); at != symbols_.end();) at = at->second.module == module ? symbols_.erase(at) : std::next(at);
+    for (auto at = managed_.begin(); at != managed_.end();) at = at->second.module == module ? managed_.erase(at) : std::next(at);
     for (const auto& [name, address] : module->variables) DeviceMemory::get().release(address);
     modules_.erase(std::remove_if(modules_.begin(), modules_.end(), [&](const auto& held) { return held.get() == module; }), modules_.end());
 }
@@ -156,6 +158,20 @@ void Device::add_kernel(const void* host, LoadedModule* module, const std::strin
 }
 
 void Device::add_variable(const void* host, LoadedModule* module, const std::string& name, std::size_t bytes) { symbols_[host] = {module, name, bytes}; }
+
+void Device::add_managed(void** pointer, LoadedModule* module, const std::string& name, std::size_t bytes) { managed_[pointer] = {module, name, bytes}; }
+
+void Device::place_managed(LoadedModule* module) {
+    const bool ready = module->ready();
+    for (const auto& [pointer, symbol] : managed_) {
+        if (symbol.module != module) continue;
+        const auto placed = module->variables.find(symbol.name);
+        // Without usable PTX the host still gets memory: a launch says what is wrong.
+        const std::uint64_t address = ready && placed != module->variables.end() ? placed->second : DeviceMemory::get().allocate_for_both(symbol.bytes, true, symbol.name);
+        *pointer = reinterpret_cast<void*>(address);
+        symbols_[*pointer] = symbol;
+    }
+}
 
 Kernel* Device::kernel(const void* host) {
     const auto found = kernels_.find(host);

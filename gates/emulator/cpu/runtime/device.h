@@ -59,6 +59,7 @@ class Device {
     Limits limits;
     unsigned threads = 1;
     double time_limit_s = 60;
+    std::size_t stack_bytes = 1024;    // a thread, as cudaDeviceSetLimit says
     std::uint64_t seed = 0;
     bool launches_only = false;        // record launches, run no CTA
     std::uint64_t launches_left_out = 0;  // those after the host has read results that were never computed
@@ -67,6 +68,8 @@ class Device {
     void remove_module(LoadedModule* module);
     void add_kernel(const void* host, LoadedModule* module, const std::string& name);
     void add_variable(const void* host, LoadedModule* module, const std::string& name, std::size_t bytes);
+    void add_managed(void** pointer, LoadedModule* module, const std::string& name, std::size_t bytes);
+    void place_managed(LoadedModule* module);             // the host's pointers to its managed variables are set
     Kernel* kernel(const void* host);                     // null if unknown
     std::uint64_t variable(const void* host, std::size_t& bytes);  // 0 if unknown
 
@@ -96,6 +99,7 @@ class Device {
     std::vector<std::unique_ptr<LoadedModule>> modules_;
     std::map<const void*, Kernel> kernels_;
     std::map<const void*, Symbol> symbols_;
+    std::map<void**, Symbol> managed_;
     std::vector<Record> records_;
     int error_ = 0;
     bool sticky_ = false, read_back_ = false;

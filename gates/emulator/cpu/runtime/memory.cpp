@@ -121,12 +121,14 @@ std::uint64_t DeviceMemory::allocate(std::uint64_t count, const std::string& nam
 }
 
 // The host's own view of the bytes, in whole pages.
-std::uint64_t DeviceMemory::allocate_for_both(std::uint64_t count, bool managed) {
+std::uint64_t DeviceMemory::allocate_for_both(std::uint64_t count, bool managed, const std::string& name) {
     const std::lock_guard<std::mutex> lock(mutex);
     const std::uint64_t whole = (count + kPage - 1) / kPage * kPage;
     Block block;
     block.host = !managed;
     block.managed = managed;
+    block.variable = !name.empty();
+    block.name = name;
     const std::uint64_t address = whole < count ? 0 : place(whole, kPage, block);
     if (address == 0) return 0;
     void* const view = reinterpret_cast<void*>(address);

@@ -46,7 +46,7 @@ class DeviceMemory {
     void poison(std::uint8_t pattern) { poison_ = pattern; }
     // Memory that both sides may touch at one address: the host's, pinned, or managed. It holds the same pattern at
     // first, and counts as written: what the host wrote nobody knows. 0: out of memory.
-    std::uint64_t allocate_for_both(std::uint64_t bytes, bool managed);
+    std::uint64_t allocate_for_both(std::uint64_t bytes, bool managed, const std::string& name = {});
     bool host_may_touch(std::uint64_t address) const;
     bool pinned(std::uint64_t address) const;                                   // a live block of the host begins there
 

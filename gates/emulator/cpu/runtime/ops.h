@@ -17,6 +17,7 @@ void narrow_slot(Warp& warp, const Op& op);
 void end_lanes(Warp& warp, const Op& op);
 void jump_always(Warp& warp, const Op& op);
 void jump_unless_equal(Warp& warp, const Op& op);    // op.a and op.b, of 64 bits
+void end_call(Warp& warp, const Op& op);             // of a function that calls itself: back to where it was called, or op.imm
 void call_of_no_function(Warp& warp, const Op& op);  // op.a: the address
 bool is_move(const Op& op);      // of a register of 32 bits
 bool is_product(const Op& op);   // wgmma.mma_async

@@ -1,4 +1,6 @@
 // Branches, calls, ends, barriers, fences, special registers.
+#include <algorithm>
+
 #include "ops.h"
 
 #include "device.h"
@@ -32,10 +34,10 @@ bool skipped(const Program& program, std::uint32_t after, std::uint32_t place) {
     return reached.back() && !(program.ops[place].run == end_lanes && always(program.ops[place]));
 }
 
-// Whether these lanes were in this barrier the last time: the others are a turn of the loop ahead of them.
-bool comes_from(const Warp& warp, std::uint32_t lanes) {
+// Whether these lanes' last barrier was this one, or one that follows it: the others are a turn of the loop ahead of them.
+bool behind(const Warp& warp, std::uint32_t lanes) {
     for (unsigned lane = 0; lane < kLanes; ++lane) {
-        if ((lanes >> lane & 1) && !((warp.onward >> lane & 1) && warp.last_barrier[lane] == warp.pc)) return false;
+        if ((lanes >> lane & 1) && !((warp.onward >> lane & 1) && warp.last_barrier[lane] >= warp.pc)) return false;
     }
     return true;
 }
@@ -44,7 +46,7 @@ bool comes_from(const Warp& warp, std::uint32_t lanes) {
 void barrier(Warp& warp, const Op& op) {
     for (unsigned i = 0; op.extra->flags[1] && warp.exec != warp.alive && i < warp.group_count(); ++i) {
         const Group& group = warp.groups()[i];
-        if (group.wait != Wait::None || comes_from(warp, group.mask) || !skipped(*warp.program, warp.pc, group.pc)) continue;
+        if (group.wait != Wait::None || behind(warp, group.mask) || !skipped(*warp.program, warp.pc, group.pc)) continue;
         warp.cta->launch->report(&warp, op.place, static_cast<unsigned>(__builtin_ctz(group.mask)), "cpu.barrier_divergence",
                                  "this thread skips a barrier that others of its warp wait for", warp.program->ops[group.pc].place);
         break;
@@ -53,6 +55,7 @@ void barrier(Warp& warp, const Op& op) {
     for (unsigned lane = 0; lane < kLanes; ++lane) {
         if (warp.exec >> lane & 1) warp.last_barrier[lane] = warp.pc;
     }
+    warp.latest_barrier = std::max(warp.latest_barrier, warp.pc);
     std::uint32_t predicate = 0;
     if (op.c != kNowhere) predicate = op.extra->flags[0] ? ~warp.mask_at(op.c) : warp.mask_at(op.c);
     warp.cta->arrive(warp, op, uniform(warp, op.a), op.b == kNowhere ? 0 : uniform(warp, op.b), op.extra->kind == 0, predicate);
@@ -165,6 +168,7 @@ constexpr Named kSpecial[] = {
     {"%tid", 0}, {"%ntid", 3}, {"%ctaid", 6}, {"%nctaid", 9}, {"%laneid", 12}, {"%warpid", 13}, {"%nwarpid", 14}, {"%smid", 15}, {"%nsmid", 16},
     {"%gridid", 17}, {"%lanemask_eq", 18}, {"%lanemask_le", 19}, {"%lanemask_lt", 20}, {"%lanemask_ge", 21}, {"%lanemask_gt", 22},
     {"%clock", 23}, {"%clock64", 23}, {"%globaltimer", 24}, {"%globaltimer_lo", 24}, {"%dynamic_smem_size", 25}, {"%total_smem_size", 26},
+    {"%reserved_smem_offset_1", 46},
     {"%cluster_ctaid", 27}, {"%cluster_nctaid", 30}, {"%clusterid", 33}, {"%nclusterid", 36}, {"%cluster_ctarank", 39}, {"%cluster_nctarank", 40},
     {"%clock_hi", 42}, {"%globaltimer_hi", 43}, {"%aggr_smem_size", 26}, {"%envreg1", 44}, {"%envreg2", 45},
 };
@@ -201,6 +205,7 @@ std::uint64_t special_value(const Warp& warp, int which, unsigned lane) {
         case 40: return launch.cluster_size();
         case 44: return launch.workspace >> 32;
         case 45: return launch.workspace & 0xffffffffu;
+        case 46: return kReservedStart;
         default: return 0;
     }
 }
@@ -269,6 +274,7 @@ void special_register(Decoder& decoder, const std::string& name, Type type, std:
         Op& op = decoder.emit(bytes_of(type) == 8 ? special<std::uint64_t> : special<std::uint32_t>);
         op.d = destination;
         op.imm = known.which + axis;
+        if (known.which == 46) decoder.program().shared_from = kReservedStart;
         return;
     }
     decoder.unsupported("the register " + name);

@@ -378,6 +378,21 @@ void pack(Warp& warp, const Op& op) {
     else each_lane<std::uint32_t>(warp, op.d, [&](unsigned i) { return static_cast<std::uint32_t>(value(i)); });
 }
 
+// Of a register of 128 bits: its halves lie one after the other.
+void move_128(Decoder& decoder, const Operand& to, const Operand& from) {
+    const auto halves = [&](const Operand& operand) -> std::pair<std::uint32_t, std::uint32_t> {
+        if (operand.kind != Operand::Vector) return {decoder.raw(operand), decoder.raw(operand) + kHalf128};
+        if (operand.parts.size() != 2) decoder.unsupported("a vector of other than two elements");
+        return {decoder.raw(operand.parts[0]), decoder.raw(operand.parts[1])};
+    };
+    const auto d = halves(to), a = halves(from);
+    for (const auto& [into, out_of] : {std::pair{d.first, a.first}, std::pair{d.second, a.second}}) {
+        Op& op = decoder.emit(copy<std::uint64_t>);
+        op.d = into;
+        op.a = out_of;
+    }
+}
+
 void move(Decoder& decoder, Modifiers& modifiers) {
     if (Modifiers(modifiers).take("pred")) {
         if (decoder.operand(1).name != "%is_explicit_cluster") return predicate_logic(decoder, modifiers);
@@ -388,7 +403,7 @@ void move(Decoder& decoder, Modifiers& modifiers) {
     const Type type = modifiers.take_type();
     const bool wide = bytes_of(type) == 8;
     const Operand &to = decoder.operand(0), &from = decoder.operand(1);
-    if (type == Type::B128) decoder.unsupported("128 bits");
+    if (type == Type::B128) return move_128(decoder, to, from);
     if (to.kind == Operand::Vector) {
         const std::uint32_t a = decoder.source(from, type);
         std::vector<std::uint32_t> slots;

@@ -423,6 +423,34 @@ void dot_product(Decoder& decoder, Modifiers& modifiers) {
     emit_plain(decoder, handlers[four][a][b], Type::U32, 3).mode = half == "hi";
 }
 
+// Differences of bytes or of halves without sign, one by one; of a sum, all of them and op.c.
+template <unsigned bits, bool sign, bool sums> void differences(Warp& warp, const Op& op) {
+    const std::uint32_t *const a = warp.lanes<std::uint32_t>(op.a), *const b = warp.lanes<std::uint32_t>(op.b), *const c = warp.lanes<std::uint32_t>(op.c);
+    each_lane<std::uint32_t>(warp, op.d, [&](unsigned i) {
+        const auto part = [](std::uint32_t whole, unsigned at) {
+            const std::uint32_t top = whole << (32 - bits - at);
+            return sign ? static_cast<std::int32_t>(top) >> (32 - bits) : static_cast<std::int32_t>(top >> (32 - bits));
+        };
+        std::uint32_t made = sums ? c[i] : 0;
+        for (unsigned at = 0; at < 32; at += bits) {
+            const std::uint32_t apart = static_cast<std::uint32_t>(std::abs(part(a[i], at) - part(b[i], at)));
+            made += sums ? apart : (apart & ((1u << bits) - 1)) << at;
+        }
+        return made;
+    });
+}
+
+void video_difference(Decoder& decoder, Modifiers& modifiers) {
+    const bool four = decoder.instruction().opcode.front() == "vabsdiff4";
+    modifiers.take_type();
+    const bool sign = is_signed(modifiers.take_type());
+    if (is_signed(modifiers.take_type()) != sign) decoder.unsupported("operands of different signs");
+    const bool sums = modifiers.take("add");
+    const Handler handlers[2][2][2] = {{{differences<16, false, false>, differences<16, false, true>}, {differences<16, true, false>, differences<16, true, true>}},
+                                       {{differences<8, false, false>, differences<8, false, true>}, {differences<8, true, false>, differences<8, true, true>}}};
+    emit_plain(decoder, handlers[four][sign][sums], Type::U32, 3);
+}
+
 // mul24 and mad24; op.c: what is added, if any.
 template <bool high, bool sign> void multiply24(Warp& warp, const Op& op) {
     const std::uint32_t *const a = warp.lanes<std::uint32_t>(op.a), *const b = warp.lanes<std::uint32_t>(op.b);
@@ -507,6 +535,8 @@ const OpcodeTable table = {
      }},
     {"dp4a", dot_product},
     {"dp2a", dot_product},
+    {"vabsdiff2", video_difference},
+    {"vabsdiff4", video_difference},
 };
 
 }  // namespace

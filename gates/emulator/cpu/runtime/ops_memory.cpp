@@ -1,4 +1,5 @@
 // Loads, stores, atomics, prefetches.
+#include <array>
 #include <limits>
 #include <mutex>
 
@@ -320,6 +321,26 @@ void atomic(Warp& warp, const Op& op) {
     }
 }
 
+// op.b: what to compare with, or none; op.c: what is put there.
+void atomic_128(Warp& warp, const Op& op) {
+    warp.cta->polled |= op.d != kNowhere && op.extra->space != Space::Shared;
+    const std::lock_guard<std::mutex> lock(atomics);
+    const auto halves = [&](std::uint32_t slot, unsigned lane) {
+        return std::array<std::uint64_t, 2>{warp.lanes<std::uint64_t>(slot)[lane], warp.lanes<std::uint64_t>(slot + kHalf128)[lane]};
+    };
+    for (unsigned i = 0; i < kLanes; ++i) {
+        std::uint8_t* const at = warp.exec >> i & 1 ? resolve(warp, op, i, address_of(warp, op, i), 16, op.extra->space, Use::Atomic) : nullptr;
+        if (at == nullptr) continue;
+        std::array<std::uint64_t, 2> old;
+        std::memcpy(old.data(), at, 16);
+        const std::array<std::uint64_t, 2> with = halves(op.c, i);
+        if (op.b == kNowhere || old == halves(op.b, i)) std::memcpy(at, with.data(), 16);
+        if (op.d == kNowhere) continue;
+        warp.lanes<std::uint64_t>(op.d)[i] = old[0];
+        warp.lanes<std::uint64_t>(op.d + kHalf128)[i] = old[1];
+    }
+}
+
 }  // namespace
 
 void update(std::uint8_t* at, const std::uint8_t* with, unsigned bytes, Atomic what, Type type, bool global) {
@@ -376,7 +397,7 @@ void load_or_store(Decoder& decoder, Modifiers& modifiers) {
     const std::string vector = modifiers.take_one_of({"v2", "v4", "v8"});
     access.count = vector.empty() ? 1 : static_cast<unsigned>(vector[1] - '0');
     const Type type = modifiers.take_type();
-    if (type == Type::B128) decoder.unsupported("128 bits");
+    if (type == Type::B128) decoder.unsupported("load or store two of 64 bits instead");
     access.type = type;
     access.bytes = bytes_of(type);
     access.flags[0] = is_signed(type);
@@ -415,6 +436,16 @@ void load_or_store(Decoder& decoder, Modifiers& modifiers) {
     decoder.extra(op) = access;
 }
 
+void swap_128(Decoder& decoder, Extra& access, bool compares) {
+    Op& op = decoder.emit(atomic_128);
+    decoder.address(decoder.operand(1), op, access);
+    op.d = decoder.raw(decoder.operand(0));
+    op.b = compares ? decoder.raw(decoder.operand(2)) : kNowhere;
+    op.c = decoder.raw(decoder.operand(compares ? 3 : 2));
+    if (access.space != Space::Shared) decoder.program().global_atomics = true;
+    decoder.extra(op) = access;
+}
+
 void atomic_decode(Decoder& decoder, Modifiers& modifiers) {
     const bool returns = decoder.instruction().opcode.front() == "atom";
     Extra access;
@@ -430,6 +461,7 @@ void atomic_decode(Decoder& decoder, Modifiers& modifiers) {
     access.type = modifiers.take_type();
     access.bytes = bytes_of(access.type);
     access.flags[kCompares] = what == 9;
+    if (access.type == Type::B128 && (what == 8 || what == 9)) return swap_128(decoder, access, what == 9);
     if (what < 0 || access.bytes < 2 || access.bytes > 8) decoder.unsupported();
     const std::size_t first = returns ? 1 : 0;
     const Operand& value = decoder.operand(first + 1);

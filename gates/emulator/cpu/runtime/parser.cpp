@@ -123,7 +123,7 @@ class Parser {
             if (part == ".align") (of_target ? target_alignment_ : variable.alignment) = static_cast<unsigned>(whole());
             else if (part == ".v2" || part == ".v4") vector = part == ".v2" ? 2 : 4;
             else if (part == ".ptr" || part == ".global" || part == ".shared" || part == ".attribute") {
-                if (part == ".attribute") { expect("("); while (!accept(")")) next(); }
+                if (part == ".attribute") { expect("("); while (!accept(")")) variable.managed |= next().text == ".managed"; }
             } else if (part[0] == '.') {
                 variable.type = type_named(part.substr(1));
                 if (variable.type == Type::None) fail("not supported: type " + part);

@@ -11,6 +11,8 @@
 namespace gates_cpu {
 
 constexpr unsigned kLanes = 32;
+constexpr std::uint32_t kHalf128 = kLanes * 8;  // from the lower half of a register of 128 bits to the upper one
+constexpr std::uint32_t kSharedStart = 1024, kReservedStart = 512;  // shared address 0 is nobody's, as on chips that reserve the first KiB
 constexpr std::uint32_t kAllLanes = 0xffffffffu;
 constexpr std::uint32_t kNowhere = 0xffffffffu;  // no slot: a sink, no guard
 
@@ -80,6 +82,7 @@ struct Program {
     std::uint32_t local_bytes = 0;                 // a thread
     unsigned max_threads = 1024, required[3] = {}, cluster[3] = {};  // 0: not said
     bool bounded = false;                          // it has __launch_bounds__
+    std::uint32_t shared_from = kSharedStart;      // what lies below is the chip's own; the last of it cooperative groups may use
     bool global_atomics = false;                   // or volatile and ordered accesses: CTAs see one another
     unsigned launch_registers = 0;                 // .maxnreg; 0: not said
     // Of wgmma: registers that products own between their issue and the wait, those that moves connect with them, and who touches them.
@@ -88,7 +91,5 @@ struct Program {
     std::vector<Watched> watched;
     std::vector<std::uint32_t> watched_at;         // operation -> its entry in `watched`
 };
-
-constexpr std::uint32_t kSharedStart = 1024;       // shared address 0 is nobody's, as on chips that reserve the first KiB
 
 }  // namespace gates_cpu

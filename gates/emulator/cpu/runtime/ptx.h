@@ -53,7 +53,7 @@ struct Variable {
     Type type = Type::B8;
     unsigned alignment = 1;
     std::uint64_t count = 1;          // elements
-    bool external = false, unsized = false;
+    bool external = false, unsized = false, managed = false;
     struct Initial { std::uint64_t bits; std::string symbol; bool generic; };
     std::vector<Initial> initial;     // one an element, missing ones are zero
     std::uint64_t bytes() const { return count * bytes_of(type); }

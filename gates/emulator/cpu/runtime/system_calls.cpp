@@ -13,11 +13,20 @@ namespace {
 std::mutex output;
 std::uint64_t printed = 0;
 
-std::uint8_t* local_at(Warp& warp, std::uint64_t offset, unsigned lane) { return warp.local + std::uint64_t(lane) * warp.program->local_bytes + offset; }
-std::uint64_t local_value(Warp& warp, std::uint64_t offset, unsigned lane) {
+// Of op.extra->slots: offsets of the parameters in local memory, and of the result.
+std::uint8_t* local_at(Warp& warp, const Op& op, std::size_t which, unsigned lane) {
+    const std::uint64_t deeper = op.a == kNowhere ? 0 : warp.lanes<std::uint32_t>(op.a)[lane];
+    return warp.local + std::uint64_t(lane) * warp.program->local_bytes + op.extra->slots[which] + deeper;
+}
+std::uint64_t local_value(Warp& warp, const Op& op, std::size_t which, unsigned lane) {
     std::uint64_t value;
-    std::memcpy(&value, local_at(warp, offset, lane), 8);
+    std::memcpy(&value, local_at(warp, op, which, lane), 8);
     return value;
+}
+template <class T> void put_result(Warp& warp, const Op& op, std::size_t which, unsigned lane, T value) {
+    std::uint8_t* const at = local_at(warp, op, which, lane);
+    std::memcpy(at, &value, sizeof value);
+    std::memset(at + std::uint64_t(warp.program->local_bytes) * kLanes, kInitialised, sizeof value);
 }
 
 std::string text_at(Warp& warp, const Op& op, unsigned lane, std::uint64_t address) {
@@ -30,13 +39,12 @@ std::string text_at(Warp& warp, const Op& op, unsigned lane, std::uint64_t addre
     return text;
 }
 
-// extra->slots: offsets of the parameters in local memory, and of the result.
 void print(Warp& warp, const Op& op) {
     const std::lock_guard<std::mutex> lock(output);
     for (unsigned lane = 0; lane < kLanes; ++lane) {
         if (!(warp.exec >> lane & 1)) continue;
-        const std::string format = text_at(warp, op, lane, local_value(warp, op.extra->slots[0], lane));
-        std::uint64_t at = local_value(warp, op.extra->slots[1], lane);
+        const std::string format = text_at(warp, op, lane, local_value(warp, op, 0, lane));
+        std::uint64_t at = local_value(warp, op, 1, lane);
         const auto next = [&](unsigned bytes) -> std::uint64_t {
             at = (at + bytes - 1) / bytes * bytes;
             const std::uint8_t* const from = resolve(warp, op, lane, at, bytes, Space::Generic, Use::Read);
@@ -75,35 +83,29 @@ void print(Warp& warp, const Op& op) {
             made += text;
         }
         if (++printed <= kMostPrintedLines) std::fputs(made.c_str(), stdout);
-        const std::uint32_t result = 1;
-        if (op.extra->slots.size() > 2) {
-            std::memcpy(local_at(warp, op.extra->slots[2], lane), &result, 4);
-            std::memset(local_at(warp, op.extra->slots[2], lane) + std::uint64_t(warp.program->local_bytes) * kLanes, kInitialised, 4);
-        }
+        if (op.extra->slots.size() > 2) put_result(warp, op, 2, lane, 1);
     }
 }
 
 void assertion(Warp& warp, const Op& op) {
     const unsigned lane = static_cast<unsigned>(__builtin_ctz(warp.exec));
-    const std::string what = text_at(warp, op, lane, local_value(warp, op.extra->slots[0], lane)), file = text_at(warp, op, lane, local_value(warp, op.extra->slots[1], lane));
+    const std::string what = text_at(warp, op, lane, local_value(warp, op, 0, lane)), file = text_at(warp, op, lane, local_value(warp, op, 1, lane));
     std::uint32_t line;
-    std::memcpy(&line, local_at(warp, op.extra->slots[2], lane), 4);
+    std::memcpy(&line, local_at(warp, op, 2, lane), 4);
     warp.cta->report_here(warp, op, "cpu.assertion", "assertion " + what + " failed at " + file + ":" + std::to_string(line));
 }
 
 void allocate(Warp& warp, const Op& op) {
     for (unsigned lane = 0; lane < kLanes; ++lane) {
         if (!(warp.exec >> lane & 1)) continue;
-        const std::uint64_t made = DeviceMemory::get().allocate(local_value(warp, op.extra->slots[0], lane), {});
-        std::memcpy(local_at(warp, op.extra->slots[1], lane), &made, 8);
-        std::memset(local_at(warp, op.extra->slots[1], lane) + std::uint64_t(warp.program->local_bytes) * kLanes, kInitialised, 8);
+        put_result(warp, op, 1, lane, DeviceMemory::get().allocate(local_value(warp, op, 0, lane), {}));
     }
 }
 
 void release(Warp& warp, const Op& op) {
     for (unsigned lane = 0; lane < kLanes; ++lane) {
         if (!(warp.exec >> lane & 1)) continue;
-        const std::uint64_t address = local_value(warp, op.extra->slots[0], lane);
+        const std::uint64_t address = local_value(warp, op, 0, lane);
         if (address != 0 && !DeviceMemory::get().release(address)) warp.cta->launch->report(&warp, op.place, lane, "cpu.bad_free", "free of an address that malloc did not give");
     }
 }
@@ -118,7 +120,10 @@ bool call_system(Decoder& decoder, const std::string& name, const std::vector<st
     Extra& extra = decoder.extra(op);
     // Offsets of local memory, not slots: kept in `slots` with a mark, so that they are not moved.
     for (const auto& list : {arguments, results}) {
-        for (const auto& [space, offset] : list) extra.slots.push_back(static_cast<std::uint32_t>(offset));
+        for (const auto& [space, offset] : list) {
+            extra.slots.push_back(static_cast<std::uint32_t>(offset));  // without kByDepth
+            if (offset & kByDepth) op.a = decoder.depth();
+        }
     }
     extra.kind = kOffsets;
     return true;

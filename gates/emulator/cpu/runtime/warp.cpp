@@ -11,8 +11,9 @@ void Warp::start(unsigned threads) {
     pc = 0;
     count_ = 0;
     limit_ = kNowhere;
+    calls.clear();
     cluster_arrived[0] = cluster_arrived[1] = 0;
-    onward = 0;
+    onward = latest_barrier = 0;
     stop = spinning = rotated_ = has_runnable_ = false;
 }
 
@@ -143,7 +144,7 @@ void Warp::rotate() {
 }
 
 void Warp::jump(std::uint32_t lanes, std::uint32_t target) {
-    if (target < pc) onward &= ~lanes;
+    if (target < latest_barrier) went_back(lanes, target);
     if (lanes == active) {
         pc = target;
         if (count_ > 0) meet();
@@ -152,6 +153,23 @@ void Warp::jump(std::uint32_t lanes, std::uint32_t target) {
     put(target, lanes);
     active &= ~lanes;
     meet();
+}
+
+void Warp::scatter(const std::map<std::uint32_t, std::uint32_t>& lanes) {
+    if (lanes.size() == 1) return jump(lanes.begin()->second, lanes.begin()->first);
+    for (const auto& [target, some] : lanes) {
+        if (target < latest_barrier) went_back(some, target);
+        put(target, some);
+        active &= ~some;
+    }
+    if (active == 0) choose();
+    else meet();
+}
+
+void Warp::went_back(std::uint32_t lanes, std::uint32_t target) {
+    for (unsigned lane = 0; lane < kLanes; ++lane) {
+        if ((lanes >> lane & 1) && target < last_barrier[lane]) onward &= ~(1u << lane);
+    }
 }
 
 void Warp::leave(std::uint32_t lanes) {

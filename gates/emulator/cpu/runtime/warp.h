@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstring>
+#include <map>
+#include <vector>
 
 #include "program.h"
 
@@ -20,6 +22,11 @@ struct Group {
     std::uint32_t which;  // the lanes, or the barrier, that it waits for
 };
 
+struct Call {  // of a function that calls itself, by one lane
+    std::uint32_t function, back;            // its first operation, the one to go back to
+    std::vector<std::uint64_t> registers;    // of the caller
+};
+
 struct Warp {
     // What operations read and write.
     std::uint8_t* file = nullptr;          // registers
@@ -35,10 +42,12 @@ struct Warp {
     std::uint32_t cluster_arrived[2] = {}; // lanes at the barrier of the cluster that have not waited, by the phase's parity
     std::uint8_t* local = nullptr;         // local memory: lane after lane, then its shadow
     std::uint32_t thread[3][kLanes] = {};
-    std::uint32_t onward = 0;              // lanes that have not jumped back since their last barrier of the CTA
-    std::uint32_t last_barrier[kLanes] = {};  // its place plus one
+    std::uint32_t onward = 0;              // lanes that have not jumped back over their last barrier of the CTA
+    std::uint32_t last_barrier[kLanes] = {};  // the place after it
+    std::uint32_t latest_barrier = 0;      // of these, the last in the program
     std::uint32_t unchanged = 0;           // lanes whose store writes what is there: no race
     std::uint64_t executed = 0;            // operations
+    std::vector<std::vector<Call>> calls;  // a lane; empty before the first
     Products* products = nullptr;          // null if the program has no wgmma
     std::uint32_t registers = 0;           // a thread, by setmaxnreg or the launch
 
@@ -49,6 +58,7 @@ struct Warp {
     void start(unsigned threads);
     void run(std::uint64_t operations);
     void jump(std::uint32_t lanes, std::uint32_t target);
+    void scatter(const std::map<std::uint32_t, std::uint32_t>& lanes);  // the executing ones: where to go on -> which do
     void leave(std::uint32_t lanes);                               // they end
     bool together(const Op& op, std::uint32_t members);            // true: all of them are here and run the operation now
     bool all_together(const Op& op);                               // the same for all 32, of which none may have ended
@@ -69,6 +79,7 @@ struct Warp {
     template <bool watching> std::uint64_t execute(std::uint64_t operations);
     void put(std::uint32_t pc, std::uint32_t mask, Wait wait = Wait::None, std::uint32_t which = 0);
     void drop(unsigned index) { groups_[index] = groups_[--count_]; }
+    void went_back(std::uint32_t lanes, std::uint32_t target);
     void choose();                         // there is no current group: the lowest runnable one
     void meet();                           // join groups at the same place, go to the lowest
     void settle();                         // limit_ and has_runnable_

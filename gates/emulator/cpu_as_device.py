@@ -6,33 +6,29 @@ A function that checks ``x.is_cuda`` or makes its output with ``device="cuda"`` 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
+from gates.emulator.control import oldest
 from gates.emulator.scaled_product import scaled_product
+from gates.emulator.torch_device import answers
 
 _DEVICE = torch.device("cuda", 0)
-_QUIET = {  # of torch.cuda -> what answers instead
-    "synchronize": lambda *_, **__: None,
-    "current_device": lambda: 0,
-    "device_count": lambda: 1,
-    "is_available": lambda: True,
-    "set_device": lambda *_: None,
-    "device": lambda *_: contextlib.nullcontext(),
-    "device_of": lambda *_: contextlib.nullcontext(),
-}
 
 
 @contextlib.contextmanager
-def pretended(place: str = "cpu") -> Iterator[None]:
-    """Make torch report a device 0 inside this context. Its tensors are on ``place``: "cpu", or "meta" (without memory)."""
-    here = torch.device(place)
-    own = {name: getattr(torch.cuda, name) for name in _QUIET}
+def pretended(place: str = "cpu", archs: Sequence[str] = ()) -> Iterator[None]:
+    """Make torch report a device 0 inside this context, the oldest chip of ``archs``.
+
+    Its tensors are on ``place``: "cpu", or "meta" (without memory).
+    """
+    here, answering = torch.device(place), answers(oldest(archs))
+    own = {name: getattr(torch.cuda, name) for name in answering}
     try:
-        for name, answer in _QUIET.items():
+        for name, answer in answering.items():
             setattr(torch.cuda, name, answer)
         torch.Generator = _Generator
         with _Pretended(here):

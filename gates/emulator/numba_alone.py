@@ -84,7 +84,6 @@ def use(number: Callable[[], int], launch: Callable[..., None], refused: Callabl
     ForAll._compute_thread_per_block = lambda self, dispatcher: self.thread_per_block or _BLOCK
     _Kernel.bind = lambda self: None
     _Kernel.launch = lambda self, values, grid, block, stream=0, sharedmem=0: launch(self, values, grid, block, sharedmem)
-    torch.cuda.current_stream = lambda *_: _Stream()
     cuda.is_available = lambda: True
     cuda.as_cuda_array = lambda array, sync=True: array
     cuda.to_device = _to_device
@@ -205,15 +204,18 @@ def _capability(number: int) -> tuple[int, int]:
 
 
 class _Stream:
-    """The only stream, torch's and Numba's: work is done when a call returns."""
+    """Numba's only stream: work is done when a call returns."""
 
-    handle = cuda_stream = 0
+    handle = 0
 
     def __bool__(self) -> bool:
         return False  # as Numba's default stream
 
     def synchronize(self) -> None:
         pass
+
+    def auto_synchronize(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
 
 
 class _Runtime:

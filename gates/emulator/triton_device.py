@@ -10,6 +10,7 @@ from gates.core.errors import DoesNotWork, NotHere
 from gates.emulator import triton_alone
 from gates.emulator.control import Emulator
 from gates.emulator.copies import Copies, copied
+from gates.emulator.torch_device import MULTIPROCESSORS
 from gates.hardware.chips import Chip
 
 _PARAMETERS = re.compile(r"\.entry\s+\w+\s*\((.*?)\)", re.DOTALL)
@@ -71,7 +72,7 @@ class TritonDevice:
         return torch.device("cuda", 0)
 
     def get_device_properties(self, device: Any = None) -> dict[str, int]:
-        return {"max_shared_mem": self._chip.smem_per_cta, "multiprocessor_count": 4, "warpSize": 32, "max_num_regs": 65536}
+        return {"max_shared_mem": self._chip.smem_per_cta, "multiprocessor_count": MULTIPROCESSORS, "warpSize": 32, "max_num_regs": 65536}
 
     def load_binary(self, name: str, text: bytes, shared: int, device: Any) -> tuple[Any, Any, int, int, int]:
         ptx = text.decode()

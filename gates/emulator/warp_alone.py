@@ -5,6 +5,7 @@ Its arrays are those of the CPU. Each kernel is compiled in a module of its own,
 
 from __future__ import annotations
 
+import contextlib
 import re
 import tempfile
 from collections.abc import Callable, Sequence
@@ -62,6 +63,8 @@ def use(number: Callable[[], int], launch: Callable[..., None], refused: Callabl
                 "the emulator has no adjoint or recorded launches of Warp", hint="judge the stage on a CUDA device", reason="not_emulated"
             )
         values, (sizes, total) = [*inputs, *outputs], normalised(dim)
+        if len(values) != (wanted := len(kernel.adj.args)):
+            raise RuntimeError(f"Error launching kernel '{kernel.key}', passed {len(values)} arguments but kernel requires {wanted}")
         if kernel.is_generic:
             kernel = kernel._add_normalized_overload(kernel.infer_argument_types(values))
         if total:
@@ -69,8 +72,9 @@ def use(number: Callable[[], int], launch: Callable[..., None], refused: Callabl
             try:
                 _, shared_bytes = _compiled(variant, number())
             except Exception as error:
-                if places := [(file, int(line)) for file, line in _PLACE.findall(str(error))][::-1]:
-                    refused(error, places, str(error).rpartition("\n;")[2], kernel.func)
+                said = str(error.args[0] if error.args else error)  # the text of a KeyError is quoted
+                if places := [(file, int(line)) for file, line in _PLACE.findall(said)][::-1]:
+                    refused(error, places, said.rpartition("\n;")[2], kernel.func)
                 raise
             launch(variant, [sizes, *values], (-(-total // variant.threads), 1, 1), (variant.threads, 1, 1), shared_bytes)
 
@@ -78,6 +82,7 @@ def use(number: Callable[[], int], launch: Callable[..., None], refused: Callabl
     warp.launch = context.launch = launched
     context.runtime.get_device = lambda name=None: cpu
     torch.device_from_torch = warp.device_from_torch = lambda device: cpu
+    warp.ScopedStream = lambda *_, **__: contextlib.nullcontext()
     warp.stream_from_torch = lambda stream=None: SimpleNamespace(cuda_stream=0, device=cpu)
 
 

@@ -16,7 +16,7 @@ from gates.emulator.jit_device import JitDevice
 from gates.emulator.triton_device import TritonDevice
 from gates.hardware.chips import Chip
 from gates.launch.c_launcher import Kernel, KernelError
-from gates.launch.entry_point import Function, load
+from gates.launch.entry_point import Function, Place, load
 from gates.task.load import NUMBA, TRITON, WARP
 from gates.task.sources.default_stream import CURRENT
 
@@ -107,7 +107,7 @@ class EmulatedFunction:
             self.emulator.be(archs)
             os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp(prefix="triton.")
             _DEVICES[side["kind"]](self.emulator, oldest(archs)).use()
-            self._function = Function(Path(side["library"]), side["entry"], on_cpu=True, on_emulator=True)
+            self._function = Function(Path(side["library"]), side["entry"], Place(True, True, archs))
         self.launches: list[dict[str, Any]] = []
         self.findings: list[dict[str, Any]] = []
 

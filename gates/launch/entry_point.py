@@ -11,16 +11,16 @@ import importlib.util
 import re
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from gates.core.errors import GatesError, NotHere
 from gates.core.python_path import TextLoader, add_folder
 from gates.launch.c_launcher import Kernel, KernelError, require_built
-from gates.launch.packages import needs_device, unusable
+from gates.launch.packages import is_own, needs_device, unusable
 from gates.task.load import CUDA, JIT
 
 T = TypeVar("T")
@@ -39,33 +39,46 @@ class NeedsDevice(NotHere):
 
 
 class SourceError(KernelError):
-    """What a file of the function's own raised while it was imported: the error's kind and message, and the innermost own ``line``."""
+    """What the function raised, or a file of its ``folder`` while it was imported: the error's kind and message, and the innermost place
+    in the folder, if any: ``file`` and ``line``.
+    """
 
-    def __init__(self, error: Exception, path: Path) -> None:
-        self.kind = type(error).__name__
-        own = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).is_relative_to(path.parent)]
-        self.file, self.line = (Path(own[-1].filename).name, own[-1].lineno or 1) if own else (path.name, 1)
+    def __init__(self, error: Exception, folder: Path) -> None:
+        self.kind, self.message = type(error).__name__, _message(error)
+        places = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
         if isinstance(error, SyntaxError):
-            self.file, self.line = Path(error.filename or path).name, error.lineno or 1
-        self.message = error.msg if isinstance(error, SyntaxError) else str(error)
-        super().__init__(1, _first(f"{self.file}:{self.line}: {self.kind}: {self.message}"))
+            places.append((str(error.filename), error.lineno))
+        own = [(Path(file).name, line or 1) for file, line in places if is_own(file, folder)]
+        self.file, self.line = own[-1] if own else ("", 0)
+        place = f"{self.file}:{self.line}: " if own else ""
+        super().__init__(1, f"{place}{_first_line(error)}")
+
+
+class Place(NamedTuple):
+    """Where a function is called: ``on_cpu`` is without a device.
+
+    There it gets a CPU that passes for a device, the oldest chip of ``archs``: if it asks for one, or from the start if it is
+    ``on_emulator``.
+    """
+
+    on_cpu: bool = False
+    on_emulator: bool = False
+    archs: Sequence[str] = ()
 
 
 class Function:
-    """The function ``entry`` of the module at ``path``: Python source, or a compiled extension; ``on_cpu``: called without a device.
-
-    There it gets a CPU that passes for a device if it asks for one, or from the start if it is ``on_emulator``.
+    """The function ``entry`` of the module at ``path``: Python source, or a compiled extension.
 
     Raises NotHere, when it is loaded and when it is called: NeedsDevice if it asks for a device that there is none of,
     NeedsPackage if a package that it needs is missing or broken. ``broken`` is what its files raised when they were imported, which each
     call raises.
     """
 
-    def __init__(self, path: Path, entry: str, *, on_cpu: bool, on_emulator: bool = False) -> None:
-        self._on_cpu, self._on_emulator, self._folder = on_cpu, on_emulator, path.parent
+    def __init__(self, path: Path, entry: str, place: Place) -> None:
+        self._place, self._folder = place, path.parent
         self.broken: SourceError | None = None
         try:
-            found = getattr(_module(path, on_cpu, on_emulator), entry, None)
+            found = getattr(_module(path, place), entry, None)
         except SourceError as error:
             self.broken = error
             return
@@ -83,19 +96,19 @@ class Function:
         if self.broken:
             raise self.broken
         try:
-            return _called(lambda: self._call(*arguments), self._on_cpu, self._on_emulator)
+            return _called(lambda: self._call(*arguments), self._place)
         except (MemoryError, NotHere):
             raise
         except Exception as error:  # the user's code: whatever it raises is a finding about it
             if type(error).__name__ == "OutOfMemoryError":  # torch's, which is a RuntimeError
                 raise
-            if self._on_cpu and _NO_DEVICE.search(str(error)):
+            if self._place.on_cpu and _NO_DEVICE.search(str(error)):
                 raise NeedsDevice(_first_line(error)) from error
             if package := unusable(error, self._folder):
                 raise package from error
-            if self._on_cpu and needs_device(error, self._on_emulator):
+            if self._place.on_cpu and needs_device(error, self._place.on_emulator):
                 raise NeedsDevice(_first_line(error)) from error
-            raise KernelError(1, _first_line(error)) from error
+            raise SourceError(error, self._folder) from error
 
 
 def load(side: Mapping[str, Any], library: str | None = None) -> Kernel | Function:
@@ -109,13 +122,13 @@ def load(side: Mapping[str, Any], library: str | None = None) -> Kernel | Functi
     require_built(path, side.get("sha256"))
     if side.get("script"):
         script = Path(side["script"])
-        _provide(partial(_built, path, script.parent), lambda *_, built=path, **__: _module(built, on_cpu=False, on_emulator=False))
+        _provide(partial(_built, path, script.parent), lambda *_, built=path, **__: _module(built, Place()))
         path = script
     elif side["emulated"] and any(
         "cpp_extension" in text.read_text(encoding="utf-8", errors="replace") for text in path.parent.glob("*.py")
     ):
         _provide(_refuse, _refuse)
-    return Function(path, side["entry"], on_cpu=bool(side["emulated"]), on_emulator=on_emulator(side))
+    return Function(path, side["entry"], Place(bool(side["emulated"]), on_emulator(side), side.get("arch", ())))
 
 
 def _provide(of_texts: Callable[..., Any], of_files: Callable[..., Any]) -> None:
@@ -135,7 +148,7 @@ def _built(library: Path, folder: Path, name: str = "", cpp_sources: Any = (), c
                 1,
                 f"load_inline gets another text than was compiled, which is in {' and '.join(files)}: change both alike, or import again",
             )
-    return _module(library, on_cpu=False, on_emulator=False)
+    return _module(library, Place())
 
 
 def _refuse(*_: Any, **__: Any) -> Any:
@@ -152,11 +165,11 @@ def is_c(side: Mapping[str, Any]) -> bool:
     return side.get("kind", CUDA) == CUDA
 
 
-def _called(call: Callable[[], T], on_cpu: bool, on_emulator: bool) -> T:
+def _called(call: Callable[[], T], place: Place) -> T:
     """What ``call`` returns; without a device it is called again with a CPU that passes for one, if it asked for a device."""
-    if not on_cpu:
+    if not place.on_cpu:
         return call()
-    if not on_emulator:
+    if not place.on_emulator:
         try:
             return call()
         except NotHere:
@@ -166,11 +179,11 @@ def _called(call: Callable[[], T], on_cpu: bool, on_emulator: bool) -> T:
                 raise
     from gates.emulator.cpu_as_device import pretended  # needs torch
 
-    with pretended():
+    with pretended(archs=place.archs):
         return call()
 
 
-def _module(path: Path, on_cpu: bool, on_emulator: bool) -> ModuleType:
+def _module(path: Path, place: Place) -> ModuleType:
     name = path.name.partition(".")[0]
     if path.suffix == ".py":
         add_folder(path.parent)  # what the source imports from beside it
@@ -184,31 +197,31 @@ def _module(path: Path, on_cpu: bool, on_emulator: bool) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # compilers look their functions' module up
     try:
-        _called(partial(spec.loader.exec_module, module), on_cpu, on_emulator)
+        _called(partial(spec.loader.exec_module, module), place)
         if path.suffix != ".py":  # an extension has its task's name, which is also that of the folder in which a problem can lie
             del sys.modules[name]
             sys.modules |= {name: before} if before else {}
     except NotHere:
         raise
     except Exception as error:  # the user's code
-        if on_cpu and _NO_DEVICE.search(str(error)):
+        if place.on_cpu and _NO_DEVICE.search(str(error)):
             raise NeedsDevice(_first_line(error)) from error
         if package := unusable(error, path.parent):
             raise package from error
-        if on_cpu and needs_device(error, on_emulator):
+        if place.on_cpu and needs_device(error, place.on_emulator):
             raise NeedsDevice(_first_line(error)) from error
         if path.suffix == ".py" and not isinstance(error, MemoryError):
-            raise SourceError(error, path) from error
+            raise SourceError(error, path.parent) from error
         raise GatesError(
             f"can't import {path.name}: {type(error).__name__}: {error}", hint="run it by itself to see where it fails"
         ) from error
     return module
 
 
-def _first_line(error: BaseException) -> str:
-    return _first(f"{type(error).__name__}: {error}")
+def _first_line(error: Exception) -> str:
+    lines = _message(error).splitlines()
+    return f"{type(error).__name__}: {lines[0][:500]}" if lines else type(error).__name__
 
 
-def _first(text: str) -> str:
-    lines = text.removesuffix(": ").splitlines()
-    return lines[0][:500]
+def _message(error: Exception) -> str:
+    return error.msg if isinstance(error, SyntaxError) else str(error).strip()

@@ -14,6 +14,8 @@ from gates.core.errors import NotHere
 
 _NO_ATTRIBUTE = re.compile(r"module '(?P<module>[\w.]+)' has no attribute '(?P<name>\w+)'")
 _ON_DEVICES = ("numba.cuda", "cupy", "cutlass", "tilelang", "cuda.tile", "warp")  # kernel languages that need a device
+_REFUSAL = re.compile(r"numba\..*errors$")  # the module of the errors by which Numba refuses a kernel
+_OF_DEVICE = re.compile(r"\b(?:device|driver|GPU|CUDA)")
 _INSTALLED = ("site-packages", "dist-packages")
 _INSTALLED_BY = {"cuda": "cuda-tile[tileiras]", "cupy": "cupy-cuda13x", "cutlass": "nvidia-cutlass-dsl", "tilelang": "tilelang"}
 
@@ -34,11 +36,11 @@ def unusable(error: BaseException, folder: Path) -> NeedsPackage | None:
         missing = (error.name or "").partition(".")[0]
         own = not missing or (folder / f"{missing}.py").exists() or (folder / missing).is_dir()
         absent = isinstance(error, ModuleNotFoundError) and error.name == missing
-        return None if own or _is_own(error.path, folder) else NeedsPackage(error.name or missing, said, absent=absent)
+        return None if own or is_own(error.path, folder) else NeedsPackage(error.name or missing, said, absent=absent)
     frames = traceback.extract_tb(error.__traceback__)
     while frames and frames[-1].name == "__getattr__":  # of the module that lacks a name, not of the one that asks for it
         frames.pop()
-    last = max((number for number, frame in enumerate(frames) if _is_own(frame.filename, folder)), default=-1)
+    last = max((number for number, frame in enumerate(frames) if is_own(frame.filename, folder)), default=-1)
     package = next((found for frame in reversed(frames[last + 1 :]) if (found := _package(frame.filename))), None)  # compiled code has none
     if package is None:
         return None
@@ -53,15 +55,20 @@ def unusable(error: BaseException, folder: Path) -> NeedsPackage | None:
 def needs_device(error: BaseException, on_emulator: bool = False) -> bool:
     """Return whether the error comes from a kernel language that can't run without a device: there it tells nothing of the function.
 
-    ``on_emulator``: the language has a device, so only what it raises itself counts, and is not its refusal of a kernel.
+    ``on_emulator``: the language has a device, so it counts only if it speaks of one, or of what the language itself does not have.
     """
+    if isinstance(error, AttributeError) and type(error.obj).__module__.startswith("gates."):  # of what stands for a device
+        return True
     names = [str(frame.f_globals.get("__name__")) for frame, _ in traceback.walk_tb(error.__traceback__)]
-    if on_emulator:
-        return not type(error).__module__.startswith("numba.") and any(map(names[-1].startswith, ("numba.", "cuda.", "warp.")))
-    return any(f"{name}.".startswith(f"{language}.") for name in names for language in _ON_DEVICES)
+    if not on_emulator:
+        return any(f"{name}.".startswith(f"{language}.") for name in names for language in _ON_DEVICES)
+    refusal = _REFUSAL.match(type(error).__module__)
+    spoken_of = isinstance(error, NotImplementedError) or _OF_DEVICE.search(str(error).partition("\n")[0])
+    return names[-1].startswith("cuda.") or bool(names[-1].startswith(("numba.", "warp.")) and spoken_of and not refusal)
 
 
-def _is_own(filename: str | None, folder: Path) -> bool:
+def is_own(filename: str | None, folder: Path) -> bool:
+    """Whether a file is one of the function's own, in ``folder``."""
     return bool(filename) and Path(str(filename)).is_relative_to(folder) and _package(str(filename)) is None
 
 

@@ -14,6 +14,8 @@ cases = {
     "transpose_of_a_view": ((x,), x.reshape(40, 25)[:, :20].t()),
     "turned": ((x,), x[:999].reshape(333, 3)[:, [1, 0, 2]]),
     "sum_by_atomics": ((x,), x.sum()),
+    "doubled_on_torch_s_stream": ((x,), 2 * x),
+    **dict.fromkeys(("with_three_arguments_of_four", "of_halves"), ((x,), None)),
     **dict.fromkeys(("shifted_without_a_bound", "sum_by_stores", "sum_by_tiles", "adjoint", "arrays_in_a_structure"), ((x,), None)),
 }
 """
@@ -31,11 +33,23 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Call]:
         ("transpose_of_a_view", "transpose_kernel"),
         ("turned", "vectors_kernel"),
         ("sum_by_atomics", "sum_kernel"),
+        ("doubled_on_torch_s_stream", "saxpy_kernel"),
     ],
 )
 def test_a_right_function_runs(found: dict[str, Call], name: str, kernel: str) -> None:
     call = found[name]
     assert call.off < 1e-3 and not call.faults and call.kernels == [kernel] and not call.said
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("with_three_arguments_of_four", "passed 3 arguments but kernel requires 4"),
+        ("of_halves", "argument 'x' expects an array with dtype=<class 'warp._src.types.float32'>"),
+    ],
+)
+def test_a_mistake_in_a_launch_is_the_function_s(found: dict[str, Call], name: str, says: str) -> None:
+    assert found[name].said.startswith("warp_kernels.py:") and says in found[name].said
 
 
 @pytest.mark.parametrize(

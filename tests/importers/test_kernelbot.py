@@ -49,12 +49,12 @@ def problem_of(task: Path) -> ModuleType:
 
 def outputs_of(task: Path, inputs: dict[str, Any], code: str = "") -> Any:
     """What kernel.py gives, as the gates call it without a device, with ``code`` in the submission's place."""
-    from gates.launch.entry_point import Function
+    from gates.launch.entry_point import Function, Place
 
     if code:
         (task / "submission.py").write_text(code)
     add_folder(task)
-    return Function(task / "kernel.py", "run", on_cpu=True)(*inputs.values())
+    return Function(task / "kernel.py", "run", Place(on_cpu=True))(*inputs.values())
 
 
 def over_bound(problem: ModuleType, inputs: dict[str, Any], shape: dict[str, int], got: Any) -> float:

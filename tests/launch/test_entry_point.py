@@ -25,11 +25,11 @@ PyMODINIT_FUNC PyInit_mine() { return PyModule_Create(&module); }
 LOAD = """
 import sys
 from pathlib import Path
-from gates.launch.entry_point import Function
+from gates.launch.entry_point import Function, Place
 from gates.task import problem
 
 folder = Path(sys.argv[1])
-assert Function(folder / "built" / "mine.so", "run", on_cpu=True)() == 42
+assert Function(folder / "built" / "mine.so", "run", Place(on_cpu=True))() == 42
 print(problem.load("mine.problem", folder / "mine").__name__)
 """
 MEMORY = """

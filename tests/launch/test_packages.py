@@ -12,7 +12,7 @@ import pytest
 
 from gates.core.errors import EXIT_HOLD, NotHere
 from gates.launch.c_launcher import KernelError
-from gates.launch.entry_point import Function, NeedsDevice
+from gates.launch.entry_point import Function, NeedsDevice, Place
 
 BROKEN = {  # modules of an installed package, by file
     "lang/__init__.py": "from lang.typing import registry\n",
@@ -26,6 +26,8 @@ BROKEN = {  # modules of an installed package, by file
     "getattr(old_numbers, name)\n",
     "cupy/__init__.py": "from cupy import core\n\ndef jit(function):\n    return core.made(function)\n",
     "cupy/core.py": "def made(function):\n    raise TypeError('no array on a device')\n",
+    "warp/__init__.py": "from warp import launcher\n\ndef launch(*given):\n    return launcher.launch(*given)\n",
+    "warp/launcher.py": "def launch(text, kind=RuntimeError):\n    raise kind(text)\n",
     "lazy/late.py": "raise RuntimeError('built for another version of old_numbers')\n",
 }
 
@@ -38,15 +40,15 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         (installed / name).write_text(text)
     monkeypatch.syspath_prepend(str(installed))
 
-    def run(text: str, helper: str = "") -> object:
-        for name in [name for name in sys.modules if name.partition(".")[0] in ("lang", "lazy", "old_numbers", "helper", "cupy")]:
+    def run(text: str, helper: str = "", place: Place = Place(on_cpu=True)) -> object:  # noqa: B008
+        for name in [name for name in sys.modules if name.partition(".")[0] in ("lang", "lazy", "old_numbers", "helper", "cupy", "warp")]:
             del sys.modules[name]
         folder = tmp_path / "task"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         (folder / "kernel.py").write_text(text)
         (folder / "helper.py").write_text(helper)
-        return Function(folder / "kernel.py", "run", on_cpu=True)(1)
+        return Function(folder / "kernel.py", "run", place)(1)
 
     return run
 
@@ -134,3 +136,31 @@ def test_the_languages_without_a_judge_here_are_those_that_need_a_device() -> No
 
     of_kind_python = {one.module for one in LANGUAGES if one.without_device == "nothing"}
     assert of_kind_python | {"numba.cuda", "warp"} == set(_ON_DEVICES), "a task of kind python may use these, too"
+
+
+@pytest.mark.parametrize(
+    ("asks", "here"),
+    [
+        ("warp.launch('argument a expects an array with dtype float')", True),
+        ("warp.launch('Device cpu is not a CUDA device')", False),
+        ("warp.launch('no such layout', NotImplementedError)", False),
+        ("torch.cuda.current_stream().nothing", False),  # of what stands for a device
+        ("torch.cuda.get_device_properties(0).nothing", False),
+        ("'text'.nothing", True),
+    ],
+)
+def test_on_the_emulator_a_mistake_is_told_from_a_missing_device(call, asks: str, here: bool) -> None:
+    with pytest.raises(KernelError if here else NeedsDevice):
+        call(f"import torch, warp\ndef run(x): return {asks}\n", "", Place(True, True))
+
+
+def test_code_that_asks_for_a_device_s_properties_and_streams_runs_on_the_emulator(call) -> None:
+    text = (
+        "import torch\nsms = torch.cuda.get_device_properties('cuda').multi_processor_count\n"
+        "def run(x):\n    stream, current = torch.cuda.Stream(), torch.cuda.current_stream()\n    stream.wait_stream(current)\n"
+        "    begun, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))\n    begun.record(current)\n"
+        "    with torch.cuda.stream(stream):\n        y = torch.ones(sms, device='cuda')\n    ended.record()\n"
+        "    torch.cuda.synchronize()\n    assert begun.elapsed_time(ended) >= 0\n"
+        "    return torch.cuda.get_device_capability(), len(y)\n"
+    )
+    assert call(text, "", Place(True, True, ("sm_90", "sm_89"))) == ((8, 9), 4)

@@ -44,9 +44,9 @@ def _compiled(side: Mapping[str, Any], archs: Sequence[str], shapes: Sequence[st
         return {"not_compiled": f"{error.what}; {error.hint}" if error.hint else error.what}
     problem = problems.load(side["problem"], Path(side["folder"]))
     try:
-        with pretended():
-            for arch in archs:
-                recorder.arch = arch
+        for arch in archs:
+            recorder.arch = arch
+            with pretended(archs=[arch]):
                 kernel = load(side)
                 if isinstance(kernel, Function) and (broken := kernel.broken):
                     wrong = {"file": broken.file, "line": broken.line, "kind": broken.kind, "message": broken.message}

@@ -236,3 +236,29 @@ def all_blocks_at_once(x):
     out = torch.zeros(1, device=x.device)
     all_kernel[2, 32](out)
     return out
+
+
+def with_two_arguments_of_four(x):
+    saxpy_kernel[1, 64](1.5, x)
+    return x
+
+
+def without_a_launch_configuration(x):
+    saxpy_kernel(1.5, x, x, x)
+    return x
+
+
+def on_a_part_of_a_block(x):
+    saxpy_kernel[x.numel() / 64, 64](1.5, x, x, x)
+    return x
+
+
+def doubled_on_a_stream_of_numba(x):
+    out, stream = torch.empty_like(x), cuda.stream()
+    with stream.auto_synchronize():
+        saxpy_kernel[(x.numel() + THREADS - 1) // THREADS, THREADS, stream](1.0, x, x, out)
+    return out
+
+
+def memory_of_the_host(x):
+    return cuda.pinned_array(64, np.float32)

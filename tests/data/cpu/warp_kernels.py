@@ -117,3 +117,21 @@ def sum_by_stores(x):
 
 def adjoint(x):
     wp.launch(sum_kernel, dim=x.numel(), inputs=[x], outputs=[x], adj_inputs=[x], adj_outputs=[x], adjoint=True)
+
+
+def doubled_on_torch_s_stream(x):
+    out = torch.empty_like(x)
+    with wp.ScopedStream(wp.stream_from_torch(torch.cuda.current_stream())):
+        wp.launch(saxpy_kernel, dim=x.numel(), inputs=[1.0, wp.from_torch(x), wp.from_torch(x), wp.from_torch(out)])
+    return out
+
+
+def with_three_arguments_of_four(x):
+    wp.launch(saxpy_kernel, dim=x.numel(), inputs=[1.0, wp.from_torch(x), wp.from_torch(x)])
+    return x
+
+
+def of_halves(x):
+    out = torch.empty_like(x)
+    wp.launch(saxpy_kernel, dim=x.numel(), inputs=[1.0, wp.from_torch(x.half()), wp.from_torch(x), wp.from_torch(out)])
+    return out

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from gates.task.pieces import pieces
@@ -91,8 +92,18 @@ class _Sizes:
         return found
 
 
-def bounds(exact: Mapping[str, Any], honest: Mapping[str, Any], counted: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the error bound of each output, element by element (float64); ``counted``: what ``errors`` returned."""
+def bounds(
+    exact: Mapping[str, Any],
+    honest: Mapping[str, Any],
+    counted: Mapping[str, Any],
+    inputs: Mapping[str, Any],
+    rules: Mapping[str, Any] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """Return the error bound of each output, element by element (float64); ``counted``: what ``errors`` returned.
+
+    ``rules``: tolerances that others ask each element to keep against the honest evaluation. Where one is narrower it is the bound, with
+    the honest error added: the bound never refuses what the rule accepts.
+    """
     import torch
 
     factor, found = factor_of(inputs, exact), {}
@@ -105,6 +116,9 @@ def bounds(exact: Mapping[str, Any], honest: Mapping[str, Any], counted: Mapping
             for piece in pieces(flat.numel()):
                 size = flat[piece].abs().nan_to_num(0.0, 0.0, 0.0)
                 bound[piece] = factor * counts[piece] + ULPS * form.eps * (size + median) + form.tiny
+                if name in rules:
+                    rule = torch.maximum(rules[name].reshape(-1)[piece], form.eps * size)  # no rule is narrower than the format's step
+                    bound[piece] = torch.minimum(bound[piece], rule + counts[piece])
             found[name] = bound.reshape(error.shape)
     return found
 

@@ -38,7 +38,9 @@ and may have:
                 element, that rounding in the formats explains; for the limit max_err_over_bound
     honest(inputs, shape) -> outputs as the reference gives them, of an honest evaluation in its own precision; error_bound then comes
                 from its errors (gates/task/honest_error.py)
-    rule(inputs, shape) -> {output name: float64 CPU tensor}: the tolerance that others judge this problem by, shown beside the limits
+    rule(inputs, shape) -> {output name: float64 CPU tensor}: the tolerance that others judge this problem by, shown beside the limits,
+                and the bound where it is narrower
+    RULE_FOR_ALL False if some elements may break ``rule``, which then narrows no bound
     OFFERED     names of SHAPES that nobody promised: a kernel may decline them by an error
     null_outputs(inputs, shape) -> {name: {output name: tensor}}: answers that a kernel would give which
                 leaves out the work; each must fail wherever the kernel passes
@@ -175,7 +177,8 @@ class Problem:
 
     def _derived_bound(self, inputs: Mapping[str, Any], shape: Mapping[str, int]) -> dict[str, Any]:
         exact, found, counted = self._honestly(inputs, shape)
-        return honest_error.bounds(exact, found, counted, inputs)
+        for_all = hasattr(self._module, "rule") and getattr(self._module, "RULE_FOR_ALL", True)
+        return honest_error.bounds(exact, found, counted, inputs, self._module.rule(inputs, shape) if for_all else {})
 
     def returned_names(self) -> list[str]:
         """Return the names, in order, of what a function returns if it is given no outputs: the reference's on the smallest shape, but

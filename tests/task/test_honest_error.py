@@ -45,6 +45,24 @@ def test_a_long_sum_may_be_added_up_one_after_the_other() -> None:
     assert float((one_by_one.double() - exact).abs() / bound(exact, honest, x=values)) < 1.0
 
 
+def test_a_rule_that_every_element_must_keep_narrows_the_bound() -> None:
+    torch.manual_seed(0)
+    exact = torch.randn(4096, dtype=torch.float64)
+    honest = {"out": exact.bfloat16()}
+    counted = honest_error.errors({"out": exact}, honest)
+
+    def share_within(answer: torch.Tensor, rule: float | None) -> float:
+        rules = {} if rule is None else {"out": (rule * exact.abs()).clamp(min=rule)}
+        bound = honest_error.bounds({"out": exact}, honest, counted, {}, rules)["out"]
+        return float(((answer - exact).abs() <= bound).double().mean())
+
+    scaled = (1.03 * exact).bfloat16().double()
+    assert share_within(scaled, None) == 1.0 > share_within(scaled, 1e-2)
+    for rule in (1e-2, 1e-9):  # an honest answer keeps any, also one that is narrower than the format
+        assert share_within(honest["out"].double(), rule) == 1.0
+        assert share_within(exact.float().bfloat16().double(), rule) == 1.0
+
+
 def test_whole_numbers_are_the_exact_or_the_honest_ones() -> None:
     assert bound(torch.tensor([3.0, 5.0], dtype=torch.float64), torch.tensor([3, 4])).tolist() == [0.0, 1.0]
 

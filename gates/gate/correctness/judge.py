@@ -91,9 +91,9 @@ def worth(rule_over_bound: float | None) -> str:
     text = f"the limit is {FACTOR_OF_HONEST:g} times the honest error"
     if rule_over_bound is None:
         return text
-    wider = rule_over_bound >= 1.0
-    times = float(f"{rule_over_bound if wider else 1.0 / max(rule_over_bound, 1e-300):.2g}")
-    return f"{text}, and the format's own rule {times:,g} times as {'wide' if wider else 'narrow'}"
+    if rule_over_bound < 1.0:
+        return f"{text}, or what the format's own rule allows if that is less"
+    return f"{text}, and the format's own rule {float(f'{rule_over_bound:.2g}'):,g} times as wide"
 
 
 def baseline_limit(reference: float, roundoff: float, baseline: float) -> float:
@@ -374,7 +374,8 @@ def _sentences(detail: str, text: str) -> str:
 
 def _bound_place(output: OutputErrors) -> str:
     index = ", ".join(str(part) for part in output.bound_index)
-    explained = "rounding explains" if output.honest_err is None else f"{FACTOR_OF_HONEST:g} times the honest error there is"
+    honest = "the limit" if (output.max_err_over_rule or 0.0) > 1.0 else f"{FACTOR_OF_HONEST:g} times the honest error"
+    explained = "rounding explains" if output.honest_err is None else f"{honest} there is"
     text = f"{output.name}[{index}] is off by {_text(output.bound_error)}, {explained} {_text(output.bound_at)}"
     if output.max_err_over_rule is None:
         return text

@@ -21,6 +21,7 @@ from . import problem_reference
 SHAPES = {name: {"workload": number, **axes} for number, (name, (axes, *_)) in enumerate(data.WORKLOADS.items(), start=1)}
 NEEDS = needs.NEEDS  # of a case: bytes of memory, and seconds on one core
 DIMS: dict[str, Any] = {}  # the format's workloads are its contract
+RULE_FOR_ALL = not data.ADDED  # SOL-ExecBench asks 99 % of the elements to keep its rule
 _STORED = {
     **{"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"},
     **{"I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool"},

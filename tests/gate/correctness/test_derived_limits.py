@@ -24,7 +24,10 @@ def judged(output: OutputErrors, *, same: bool = False) -> GateResult:
 
 def test_what_a_limit_is_worth_is_said() -> None:
     assert "the limit is 20 times the honest error, and the format's own rule 86,000 times as wide" in judged(DERIVED).sentence
-    assert worth(0.125).endswith("8 times as narrow") and worth(None) == "the limit is 20 times the honest error"
+    assert (
+        worth(0.125).endswith(", or what the format's own rule allows if that is less")
+        and worth(None) == "the limit is 20 times the honest error"
+    )
     assert "honest" not in judged(RIGHT).sentence
 
 

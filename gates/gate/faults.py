@@ -159,6 +159,11 @@ WGMMA_DESCRIPTOR = Code(
 )
 BAD_COPY = Code("bad_copy", "the launcher copies or sets memory outside of an allocation.")
 BAD_FREE = Code("bad_free", "memory is freed that was not allocated, or is freed twice.")
+STREAM_ORDER = Code(
+    "stream_order",
+    "other streams, or the host, do not wait for what they need.",
+    next_step="Launch on the stream that the launcher gets, or let it wait for an event. The host synchronises before it reads.",
+)
 LEAK = Code("leak", "each call of the launcher allocates memory that nobody frees.")
 TRAP = Code("trap", "the kernel ended itself by a trap.")
 ASSERTION = Code("assertion", "an assert() in the kernel failed.")

@@ -18,6 +18,8 @@ extern "C" const char* gates_cpu_findings(void) { return findings; }
 extern "C" const char* gates_cpu_allocations(void) { return "[]"; }
 extern "C" uint64_t gates_cpu_launches_left_out(void) { return 0; }
 extern "C" void gates_cpu_reset(void) { launches = 0; findings = "[]"; }
+extern "C" void gates_cpu_begin_call(void*, const uint64_t*, uint64_t) {}
+extern "C" void gates_cpu_end_call(void) {}
 extern "C" int gates_cpu_configure(const char* key, int64_t value) {
   if (std::strcmp(key, "seed") == 0) order = value % 3;
   return 0;

@@ -45,6 +45,7 @@ _OUT_OF_REACH = (
     "dlsym", "dlvsym", "dlopen", "dlmopen", "dl_iterate_phdr", "gates_cpu_configure", "gates_cpu_findings", "gates_cpu_launches",
     "gates_cpu_reset", "gates_cpu_allocations", "gates_cpu_protect", "gates_cpu_forget", "gates_cpu_load", "gates_cpu_launch",
     "gates_cpu_unload", "gates_cpu_executed", "gates_cpu_executed_s", "gates_cpu_printed_lines", "gates_cpu_launches_left_out",
+    "gates_cpu_begin_call", "gates_cpu_end_call",
 )  # fmt: skip
 # The library uses its own runtime, not one that the process already has. The linker reports names that no source defines, and takes
 # __real_NAME of a wrapped name for NAME, if it is not wrapped itself.

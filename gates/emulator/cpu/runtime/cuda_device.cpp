@@ -6,6 +6,7 @@
 #include "capture.h"
 #include "handles.h"
 #include "memory.h"
+#include "streams.h"
 
 using namespace gates_cpu;
 
@@ -17,7 +18,9 @@ struct Event {
     std::chrono::steady_clock::time_point at;
     bool recorded = false;
 };
-struct MadeStream {};
+struct MadeStream {
+    bool blocking = true;                                // for the legacy default stream, and by it
+};
 
 int no_handle() { return Device::get().set_error(kInvalidResourceHandle); }
 
@@ -41,6 +44,10 @@ std::uint64_t next_handle() {
 
 // The first three are the default stream and its names.
 bool is_stream(Stream stream) { return reinterpret_cast<std::uint64_t>(stream) < 3 || Handles<MadeStream>::get().find(stream); }
+bool syncs_with_legacy(Stream stream) {
+    const auto made = Handles<MadeStream>::get().find(stream);
+    return !made || made->blocking;
+}
 int to_stream(Stream stream) { return is_stream(stream) ? kSuccess : no_handle(); }
 
 }  // namespace gates_cpu
@@ -55,6 +62,7 @@ GATES_CUDA int cudaGetDevice(int* device) { *device = 0; return kSuccess; }
 GATES_CUDA int cudaSetDevice(int device) { return device == 0 ? kSuccess : Device::get().set_error(kInvalidDevice); }
 GATES_CUDA int cudaDeviceSynchronize() {
     const int error = at_once();
+    if (error == kSuccess) host_waits_for_all();
     return error != kSuccess ? error : pending();
 }
 GATES_CUDA int cudaDeviceReset() { return kSuccess; }
@@ -147,6 +155,7 @@ GATES_CUDA int cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 GATES_CUDA int cudaLaunchHostFunc(Stream stream, void (*function)(void*), void* data) {
     if (function == nullptr) return Device::get().set_error(kInvalidValue);
     return in_order(stream, [=] {
+        host_function_begins();
         function(data);
         return int(kSuccess);
     });
@@ -154,15 +163,20 @@ GATES_CUDA int cudaLaunchHostFunc(Stream stream, void (*function)(void*), void* 
 GATES_CUDA int cudaStreamAddCallback(Stream stream, void (*function)(Stream, int, void*), void* data, unsigned) {
     if (function == nullptr) return Device::get().set_error(kInvalidValue);
     if (const int error = at_once(stream)) return error;
+    host_function_begins();
     function(stream, pending(), data);
     return kSuccess;
 }
 GATES_CUDA int cudaStreamCreate(Stream* stream) { *stream = Handles<MadeStream>::get().add({}); return kSuccess; }
-GATES_CUDA int cudaStreamCreateWithFlags(Stream* stream, unsigned) { return cudaStreamCreate(stream); }
-GATES_CUDA int cudaStreamCreateWithPriority(Stream* stream, unsigned, int) { return cudaStreamCreate(stream); }
+GATES_CUDA int cudaStreamCreateWithFlags(Stream* stream, unsigned flags) {
+    *stream = Handles<MadeStream>::get().add({(flags & 1) == 0});  // cudaStreamNonBlocking
+    return kSuccess;
+}
+GATES_CUDA int cudaStreamCreateWithPriority(Stream* stream, unsigned flags, int) { return cudaStreamCreateWithFlags(stream, flags); }
 GATES_CUDA int cudaStreamDestroy(Stream stream) { return Handles<MadeStream>::get().remove(stream) ? kSuccess : no_handle(); }
 GATES_CUDA int cudaStreamSynchronize(Stream stream) {
     const int error = at_once(stream);
+    if (error == kSuccess) host_waits(stream);
     return error != kSuccess ? error : pending();
 }
 GATES_CUDA int cudaStreamQuery(Stream stream) { return cudaStreamSynchronize(stream); }
@@ -170,6 +184,7 @@ GATES_CUDA int cudaStreamWaitEvent(Stream stream, EventHandle event, unsigned) {
     if (!Handles<Event>::get().find(event)) return no_handle();
     if (const int error = to_stream(stream)) return error;
     event_awaited(event, stream);
+    stream_waits(stream, event);
     return kSuccess;
 }
 
@@ -181,13 +196,16 @@ GATES_CUDA int cudaEventRecord(EventHandle event, Stream stream) {
     if (!known) return no_handle();
     if (const int error = to_stream(stream)) return error;
     event_recorded(event, stream);
+    event_marks(event, stream);
     *known = {std::chrono::steady_clock::now(), true};
     return pending();
 }
 GATES_CUDA int cudaEventRecordWithFlags(EventHandle event, Stream stream, unsigned) { return cudaEventRecord(event, stream); }
 GATES_CUDA int cudaEventSynchronize(EventHandle event) {
     if (!Handles<Event>::get().find(event)) return no_handle();
-    return event_is_captured(event) ? Device::get().set_error(kCapturedEvent) : pending();
+    if (event_is_captured(event)) return Device::get().set_error(kCapturedEvent);
+    host_waits_for_event(event);
+    return pending();
 }
 GATES_CUDA int cudaEventQuery(EventHandle event) { return cudaEventSynchronize(event); }
 GATES_CUDA int cudaEventElapsedTime(float* ms, EventHandle begin, EventHandle end) {

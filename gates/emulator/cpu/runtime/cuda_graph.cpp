@@ -6,6 +6,7 @@
 #include "capture.h"
 #include "findings.h"
 #include "handles.h"
+#include "streams.h"
 
 using namespace gates_cpu;
 
@@ -56,14 +57,24 @@ void join(Reached& into, const Reached& from) {
 }  // namespace
 
 namespace gates_cpu {
+namespace {
+
+int done_now(Stream stream, const Work& work) {
+    work_begins(stream);
+    const int error = work();
+    work_ended(stream);
+    return error;
+}
+
+}  // namespace
 
 bool keeps(Stream stream) { return capture && capture->streams.count(stream) != 0; }
 
 int in_order(Stream stream, Work work, std::uint64_t nodes) {
     if (const int error = to_stream(stream)) return error;
-    if (!capture) return work();
+    if (!capture) return done_now(stream, work);
     if (is_legacy(stream)) return invalidate(kStreamCaptureImplicit);
-    if (!keeps(stream)) return work();
+    if (!keeps(stream)) return done_now(stream, work);
     if (capture->invalid) return Device::get().set_error(kStreamCaptureInvalidated);
     Graph& graph = capture->graph;
     if (nodes > kMostNodes - graph.nodes) return unsupported("a graph of more than " + std::to_string(kMostNodes) + " nodes, with those of the graphs that it launches");

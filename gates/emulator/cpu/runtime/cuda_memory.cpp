@@ -5,6 +5,7 @@
 #include "capture.h"
 #include "handles.h"
 #include "memory.h"
+#include "streams.h"
 
 using namespace gates_cpu;
 
@@ -36,6 +37,8 @@ int copy(void* to, const void* from, std::size_t bytes, int kind) {
     if (to_device && !memory.allocated(target, bytes)) return refuse("cudaMemcpy writes " + std::to_string(bytes) + " bytes past the end of device memory that is allocated");
     if (from_device && !memory.allocated(source, bytes)) return refuse("cudaMemcpy reads " + std::to_string(bytes) + " bytes past the end of device memory that is allocated");
     if (from_device && !to_device) device.results_are_read();
+    if (to_device) touched(target, {});
+    if (from_device) touched(source, {});
     std::memmove(to_device ? memory.bytes(target) : to, from_device ? memory.bytes(source) : from, bytes);
     if (to_device && from_device && !memory.host_may_touch(target)) {
         std::memmove(memory.shadow(target), memory.shadow(source), bytes);
@@ -45,11 +48,17 @@ int copy(void* to, const void* from, std::size_t bytes, int kind) {
     return kSuccess;
 }
 
+int awaited(int error) {  // of work on the default stream for which the host waits
+    host_waits(nullptr);
+    return error;
+}
+
 int fill(void* to, int value, std::size_t bytes) {
     if (bytes == 0) return kSuccess;
     DeviceMemory& memory = DeviceMemory::get();
     const std::uint64_t target = reinterpret_cast<std::uint64_t>(to);
     if (!memory.allocated(target, bytes)) return refuse("cudaMemset sets " + std::to_string(bytes) + " bytes past the end of device memory that is allocated");
+    touched(target, {});
     std::memset(memory.bytes(target), value, bytes);
     memory.mark_initialised(target, bytes);
     return kSuccess;
@@ -131,7 +140,10 @@ GATES_CUDA int cudaMallocPitch(void** pointer, std::size_t* pitch, std::size_t w
     if (__builtin_mul_overflow(*pitch, height, &bytes)) return Device::get().set_error(kMemoryAllocation);
     return allocate(pointer, bytes);
 }
-GATES_CUDA int cudaFree(void* pointer) { return release(pointer); }
+GATES_CUDA int cudaFree(void* pointer) {
+    host_waits_for_all();
+    return release(pointer);
+}
 GATES_CUDA int cudaFreeAsync(void* pointer, Stream stream) {
     if (const int error = to_stream(stream)) return error;
     return keeps(stream) ? no_node("cudaFreeAsync") : release(pointer);
@@ -160,13 +172,13 @@ GATES_CUDA int cudaFreeHost(void* pointer) {
     return pointer == nullptr || (DeviceMemory::get().pinned(address) && DeviceMemory::get().release(address)) ? kSuccess : Device::get().set_error(kInvalidValue);
 }
 GATES_CUDA int cudaMemcpy(void* to, const void* from, std::size_t bytes, int kind) {
-    return in_order(nullptr, [=] { return copy(to, from, bytes, kind); });
+    return awaited(in_order(nullptr, [=] { return copy(to, from, bytes, kind); }));
 }
 GATES_CUDA int cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, int kind, Stream stream) {
     return in_order(stream, [=] { return copy(to, from, bytes, kind); });
 }
 GATES_CUDA int cudaMemcpy2D(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width, std::size_t height, int kind) {
-    return in_order(nullptr, [=] { return rows(to, to_pitch, from, from_pitch, width, height, kind); });
+    return awaited(in_order(nullptr, [=] { return rows(to, to_pitch, from, from_pitch, width, height, kind); }));
 }
 GATES_CUDA int cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width, std::size_t height, int kind, Stream stream) {
     return in_order(stream, [=] { return rows(to, to_pitch, from, from_pitch, width, height, kind); });
@@ -198,7 +210,7 @@ GATES_CUDA int cudaMemcpyFromSymbolAsync(void* to, const void* host, std::size_t
     return from == nullptr ? Device::get().last_error(false) : cudaMemcpyAsync(to, from, bytes, kind, stream);
 }
 GATES_CUDA int cudaMemcpyFromSymbol(void* to, const void* host, std::size_t bytes, std::size_t offset, int kind) {
-    return cudaMemcpyFromSymbolAsync(to, host, bytes, offset, kind, nullptr);
+    return awaited(cudaMemcpyFromSymbolAsync(to, host, bytes, offset, kind, nullptr));
 }
 GATES_CUDA int cudaGetSymbolAddress(void** pointer, const void* host) {
     *pointer = symbol(host, 0, 0);

@@ -6,6 +6,7 @@
 #include "capture.h"
 #include "cluster.h"
 #include "memory.h"
+#include "streams.h"
 #include "system_calls.h"
 
 namespace gates_cpu {
@@ -275,6 +276,11 @@ int Device::launch(Kernel* kernel, const std::uint32_t (&grid)[3], const std::ui
     for (std::size_t i = 0; i < program->parameters.size(); ++i) {
         const auto [offset, bytes] = program->parameters[i];
         std::memcpy(launch.parameters.data() + offset, arguments[i], bytes);
+    }
+    for (std::size_t at = 0; at + 8 <= program->parameter_bytes; at += 8) {
+        std::uint64_t word;
+        std::memcpy(&word, launch.parameters.data() + at, sizeof word);
+        if (DeviceMemory::get().holds(word)) touched(word, kernel->name);
     }
     const auto begin = std::chrono::steady_clock::now();
     launch.deadline = begin + std::chrono::milliseconds(static_cast<long>(time_limit_s * 1000));

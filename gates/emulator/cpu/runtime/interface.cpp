@@ -6,6 +6,7 @@
 #include "cuda_abi.h"
 #include "findings.h"
 #include "memory.h"
+#include "streams.h"
 #include "system_calls.h"
 
 using namespace gates_cpu;
@@ -72,6 +73,14 @@ GATES_CUDA std::uint64_t gates_cpu_executed() { return Device::get().executed; }
 GATES_CUDA double gates_cpu_executed_s() { return Device::get().executed_s; }
 GATES_CUDA std::uint64_t gates_cpu_launches_left_out() { return Device::get().launches_left_out; }
 GATES_CUDA std::uint64_t gates_cpu_printed_lines() { return printed_lines(); }
+
+// A launcher is called on `stream` with memory of the caller's: `count` addresses and sizes. Streams are judged until it has returned.
+GATES_CUDA void gates_cpu_begin_call(void* stream, const std::uint64_t* given, std::uint64_t count) {
+    std::vector<Given> ranges;
+    for (std::uint64_t i = 0; i < count; ++i) ranges.push_back({given[2 * i], given[2 * i + 1]});
+    begin_call(stream, std::move(ranges));
+}
+GATES_CUDA void gates_cpu_end_call() { end_call(); }
 
 // PTX without a fat binary: a module, and launches of its kernels by name. Null, or 1, if it can't be used; findings say why.
 GATES_CUDA void* gates_cpu_load(const char* ptx) {

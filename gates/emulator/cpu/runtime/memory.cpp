@@ -30,6 +30,27 @@ std::map<std::uint64_t, DeviceMemory::Block> blocks;
 struct sigaction before_ours;
 std::uint64_t device_range[2];
 
+// Memory of both sides that the host is kept off, for a signal's handler to look at: 0 where there is none.
+constexpr unsigned kMostKeptOff = 64;
+struct Range { volatile std::uint64_t from, to; };
+Range kept_off[kMostKeptOff];
+char early_function[256];
+
+void open_pages(std::uint64_t from, std::uint64_t to, int protection) {
+    mprotect(reinterpret_cast<void*>(from), (to - from + kPage - 1) / kPage * kPage, protection);
+}
+
+bool let_through(std::uint64_t at, const char* function) {
+    for (Range& range : kept_off) {
+        if (at < range.from || at >= range.to) continue;
+        if (early_function[0] == 0) std::strncpy(early_function, function, sizeof early_function - 1);
+        open_pages(range.from, range.to, PROT_READ | PROT_WRITE);
+        range.from = range.to = 0;
+        return true;
+    }
+    return false;
+}
+
 void on_fault(int signal, siginfo_t* info, void* context) {
     const std::uint64_t at = reinterpret_cast<std::uint64_t>(info->si_addr);
     if (at >= device_range[0] && at < device_range[1]) {
@@ -40,6 +61,7 @@ void on_fault(int signal, siginfo_t* info, void* context) {
 #else
         (void)context;
 #endif
+        if (let_through(at, function.dli_sname != nullptr ? function.dli_sname : "a static function")) return;
         const int length = std::snprintf(text, sizeof text, "error: host code%s%s touches device memory at 0x%llx: copy it with cudaMemcpy, or pass the pointer to a kernel\n",
                                          function.dli_sname != nullptr ? " in " : "", function.dli_sname != nullptr ? function.dli_sname : "", static_cast<unsigned long long>(at));
         if (write(STDERR_FILENO, text, static_cast<std::size_t>(length)) < 0) {}
@@ -206,6 +228,37 @@ std::vector<DeviceMemory::Block> DeviceMemory::live() const {
         if (!block.freed && !block.variable && !block.host) found.push_back(block);
     }
     return found;
+}
+
+std::vector<DeviceMemory::Block> DeviceMemory::of_both() const {
+    const std::lock_guard<std::mutex> lock(mutex);
+    std::vector<Block> found;
+    for (const auto& [address, block] : blocks) {
+        if (!block.freed && (block.host || block.managed)) found.push_back(block);
+    }
+    return found;
+}
+
+void DeviceMemory::keep_host_off(std::uint64_t address, std::uint64_t count, bool off) {
+    const std::uint64_t end = (address + count + kPage - 1) / kPage * kPage;
+    Range* free = nullptr;
+    for (Range& range : kept_off) {
+        if (range.from == address) {
+            free = &range;
+            break;
+        }
+        if (range.from == 0 && free == nullptr) free = &range;
+    }
+    if (is_shared() || free == nullptr || (free->from == address) == off || !host_may_touch(address)) return;
+    free->from = off ? address : 0;
+    free->to = off ? end : 0;
+    open_pages(address, end, off ? PROT_NONE : PROT_READ | PROT_WRITE);
+}
+
+std::string DeviceMemory::touched_early() {
+    const std::string function = early_function;
+    early_function[0] = 0;
+    return function;
 }
 
 bool DeviceMemory::host_may_touch(std::uint64_t address) const {

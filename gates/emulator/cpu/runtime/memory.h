@@ -47,6 +47,10 @@ class DeviceMemory {
     // Memory that both sides may touch at one address: the host's, pinned, or managed. It holds the same pattern at
     // first, and counts as written: what the host wrote nobody knows. 0: out of memory.
     std::uint64_t allocate_for_both(std::uint64_t bytes, bool managed, const std::string& name = {});
+    std::vector<Block> of_both() const;                                         // those that are live
+    // While work on a stream may still change it: the host's next access is noted, and then let through.
+    void keep_host_off(std::uint64_t address, std::uint64_t bytes, bool off);
+    std::string touched_early();                                                // the function that did, once; empty: none has
     bool host_may_touch(std::uint64_t address) const;
     bool pinned(std::uint64_t address) const;                                   // a live block of the host begins there
 

@@ -54,6 +54,16 @@ def test_a_depth_that_is_not_supported(library: Path, cpu: CpuDevice) -> None:
     assert found.code == "cpu.unsupported" and found.message.startswith("not supported: a function that calls itself more than ")
 
 
+def test_parameters_of_one_name_and_several_sizes_and_the_version_of_a_function_s_ptx(library: Path, cpu: CpuDevice) -> None:
+    x, out, lanes = np.array([1, 2, 3, 5], np.float32), cpu.empty((32, 4), np.float32), np.arange(32)
+    cpu.configure(capability=100)
+    Launcher(library, "sizes")(cpu.array(x).protect(), out)
+    cpu.configure(capability=90)
+    weighed = 1 + 4 + 9 + 5 * lanes
+    expected = np.stack([np.where(lanes % 2 == 0, weighed, lanes), np.full(32, 5), lanes / 2, weighed], 1)
+    assert np.array_equal(out.get(), expected) and not cpu.findings()
+
+
 def test_managed_variables(library: Path, cpu: CpuDevice) -> None:
     out, before = cpu.empty((32,), np.int32), cpu.allocated_bytes()
     for _ in range(2):

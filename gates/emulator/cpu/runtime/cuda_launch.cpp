@@ -161,7 +161,8 @@ GATES_CUDA int cudaFuncGetAttributes(FunctionAttributes* attributes, const void*
     attributes->local = program->local_bytes;
     attributes->max_threads = static_cast<int>(program->max_threads);
     attributes->registers = limits.registers / 1024;
-    attributes->ptx = attributes->binary = limits.capability;
+    std::sscanf(kernel->module->module->target.c_str(), "sm_%d", &attributes->ptx);
+    attributes->binary = limits.capability;
     attributes->max_dynamic_shared = kernel->dynamic_shared_limit;
     return kSuccess;
 }

@@ -297,13 +297,18 @@ void Decoder::body(const Function& function, std::map<std::string, std::pair<Spa
         program_->places.push_back(place);
     }
     for (const Type type : function.registers) frame.slots.push_back(slot(type == Type::Pred ? 4 : kLanes * std::max(bytes_of(type), 4u)));
+    std::map<std::string, Variable> largest;  // scopes that follow each other have variables of one name, which share a place
     for (const Variable& local : function.locals) {
         if (local.space == Space::Shared) {
             if (const auto found = module_shared_.find(local.name); found != module_shared_.end()) frame.variables[local.name] = {Space::Shared, found->second};
         } else if (local.space == Space::Local || local.space == Space::Param) {
-            frame.variables[local.name] = {Space::Local, place_local(local)};
+            Variable& kept = largest.emplace(local.name, local).first->second;
+            const unsigned alignment = std::max(kept.alignment, local.alignment);
+            if (local.bytes() > kept.bytes()) kept = local;
+            kept.alignment = alignment;
         }
     }
+    for (const auto& [name, local] : largest) frame.variables[name] = {Space::Local, place_local(local)};
     frames_.push_back(std::move(frame));
     for (std::size_t i = 0; i < function.body.size(); ++i) {
         frames_.back().label_at.push_back(program_->ops.size());

@@ -34,6 +34,7 @@ _CUDA_NAME = re.compile(
 _OUT_OF_REACH = re.compile(
     r"undefined reference to [`'‘]__wrap_(?P<name>\w+)['’]"
 )  # of what ``gates.emulator.cpu.build`` keeps from launchers
+_DEVICE_RUNTIME = "'__cudaCDP"  # of its functions nvlink names those that a kernel calls to launch another
 _ON_A_DEVICE = "run the task on a CUDA device, or leave these calls to the caller of the launcher"
 _IN_HEADER = " is defined in header "  # g++, about a name of the C++ library
 _FORGOTTEN = re.compile(rf"\bnote: (?P<note>.*{_IN_HEADER}.*)")
@@ -51,7 +52,7 @@ class Failure:
     log: str | None = None
     hint: str = ""
     missing_tool: str = ""  # set where nothing failed: there is no such tool here
-    unsupported: str = ""  # set where the emulator lacks a feature: what
+    unsupported: str = ""  # set where the emulator, or a build, lacks a feature: what
 
     @property
     def sentence(self) -> str:
@@ -128,6 +129,8 @@ def describe(folder: Path, edges: Sequence[Edge], ninja_output: str, toolchain: 
                     missing_tool=header.name,
                 )
             lacking, hint = _lacking(text) if edge.output == "emulator.so" else ("", "")
+            if _DEVICE_RUNTIME in text:
+                lacking, hint = "kernels that launch kernels (dynamic parallelism) are not judged", "launch the inner kernel from the host"
             return Failure(command, cause, first_errors(text), log, hint or hint_for(text, cause, toolchain), unsupported=lacking)
     refuse_machine_fault(ninja_output, "", folder, "ninja")
     said = (first_errors(ninja_output) or ("without a message",))[-1]

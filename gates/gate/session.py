@@ -142,7 +142,8 @@ class Session:
             failure = binding
         if failure is None:
             return None
-        return not_run(gate, NO_TOOL, failure.advice) if failure.missing_tool else build_failed(gate, failure.advice)
+        lacking = failure.missing_tool or failure.unsupported
+        return not_run(gate, NO_TOOL, failure.advice) if lacking else build_failed(gate, failure.advice)
 
     def compiled(self, gate: str) -> list[tuple[Task, str]]:
         """Those of ``tasks`` with compiled code: a broken baseline leaves the candidate's own limits to judge."""

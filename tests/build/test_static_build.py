@@ -445,6 +445,15 @@ def test_the_emulator_library_exports_the_launcher(tmp_path: Path) -> None:
 
 
 @needs_nvcc
+def test_kernels_that_launch_kernels_are_not_built(tmp_path: Path) -> None:
+    source = "__global__ void inner() {}\n__global__ void k() { inner<<<1, 1>>>(); }\n"
+    task = make_task(tmp_path, source, nvcc_flags=("-rdc=true",))
+    failure = build(task, find_toolchain(), tmp_path / "build", want={"cubin"}).failure("cubin")
+    assert failure is not None and failure.unsupported == "kernels that launch kernels (dynamic parallelism) are not judged"
+    assert failure.hint == "launch the inner kernel from the host"
+
+
+@needs_nvcc
 @pytest.mark.parametrize(
     ("line", "lacking", "advice"),
     [("__device__ float y[32]; int n = cudaCtxResetPersistingL2Cache();", "cudaCtxResetPersistingL2Cache", "or leave these calls to")],

@@ -106,3 +106,32 @@ def test_calls_by_address_and_virtual_functions(library: Path, cpu: CpuDevice) -
         with pytest.raises(GatesError, match="the launcher returned 700"):
             launch(x, out, which)
         only(cpu, code, "// calls")
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_graph_of_nodes(library: Path, seed: int) -> None:
+    cpu = cpu_kit.device(seed=seed)
+    launch, x, out, scratch = (
+        Launcher(library, "nodes"),
+        cpu.array(X).protect(),
+        cpu.empty((64,), np.float32),
+        cpu.empty((128,), np.float32),
+    )
+    for mode, more in ((0, 2), (4, 4)):
+        launch(x, out, scratch, mode)
+        assert np.array_equal(out.get(), X + more) and not cpu.findings()
+    for mode in (2, 3):  # the runtime's error: an invalid value
+        with pytest.raises(GatesError, match="the launcher returned 1:"):
+            launch(x, out, scratch, mode)
+        cpu.reset()
+
+
+def test_nodes_that_do_not_wait(library: Path) -> None:
+    """They run in another order with another seed."""
+    sums = []
+    for seed in (0, 1):
+        cpu = cpu_kit.device(seed=seed)
+        out = cpu.empty((64,), np.float32)
+        Launcher(library, "nodes")(cpu.array(X), out, cpu.empty((128,), np.float32), 1)
+        sums.append(out.get())
+    assert not np.array_equal(*sums)

@@ -130,3 +130,50 @@ extern "C" int called(const float* x, float* out, int64_t which, TAIL) {
   called_kernel<<<1, 64>>>(x, out, which == 3 ? of_the_host : given, which == 3 ? 1 : int(which));
   return cudaGetLastError();
 }
+
+__global__ void sum_kernel(const float* x, const float* by, float* out) { out[threadIdx.x] = x[threadIdx.x] + by[threadIdx.x]; }
+
+static void counted(void* calls) { ++*static_cast<int*>(calls); }
+
+// A graph of nodes: a set, a copy, a graph within, two kernels, a function of the host. 1: the second kernel does not wait for the first;
+// 2: two nodes wait for each other; 3: a node of another graph is waited for; 4: the first kernel gets another step before the second launch.
+extern "C" int nodes(const float* x, float* out, float* scratch, int64_t mode, TAIL) {
+  cudaGraph_t graph, inner, other;
+  cudaGraphExec_t made;
+  cudaGraphNode_t set, copied, within, first, second, told, empty;
+  int length = 64, calls = 0;
+  float one = 1, three = 3, *ones = scratch + 64;
+  TRY(cudaGraphCreate(&graph, 0));
+  TRY(cudaGraphCreate(&inner, 0));
+  TRY(cudaGraphCreate(&other, 0));
+  int bits;
+  static_assert(sizeof bits == sizeof one);
+  __builtin_memcpy(&bits, &one, sizeof bits);
+  cudaMemsetParams fill{};
+  fill.dst = ones, fill.value = unsigned(bits), fill.elementSize = 4, fill.width = 64, fill.height = 1;
+  TRY(cudaGraphAddMemsetNode(&set, inner, nullptr, 0, &fill));
+  TRY(cudaGraphAddChildGraphNode(&within, graph, nullptr, 0, inner));
+  TRY(cudaGraphAddMemcpyNode1D(&copied, graph, nullptr, 0, scratch, x, 64 * sizeof(float), cudaMemcpyDeviceToDevice));
+  void* given[] = {&scratch, &scratch, &length, &one};
+  void* sums[] = {&scratch, &ones, &out};
+  cudaKernelNodeParams add{}, sum{};
+  add.func = reinterpret_cast<void*>(add_kernel), add.gridDim = dim3(1), add.blockDim = dim3(64), add.kernelParams = given;
+  sum.func = reinterpret_cast<void*>(sum_kernel), sum.gridDim = dim3(1), sum.blockDim = dim3(64), sum.kernelParams = sums;
+  TRY(cudaGraphAddKernelNode(&first, graph, &copied, 1, &add));
+  one = 100;  // the node keeps the arguments
+  TRY(cudaGraphAddKernelNode(&second, graph, &within, 1, &sum));
+  TRY(cudaGraphAddEmptyNode(&empty, mode == 3 ? other : graph, nullptr, 0));
+  if (mode != 1) TRY(cudaGraphAddDependencies(graph, &first, &second, nullptr, 1));
+  if (mode == 2) TRY(cudaGraphAddDependencies(graph, &second, &first, nullptr, 1));
+  cudaHostNodeParams host{counted, &calls};
+  const cudaGraphNode_t before[] = {second, empty};
+  TRY(cudaGraphAddHostNode(&told, graph, before, 2, &host));
+  TRY(cudaGraphInstantiate(&made, graph, 0));
+  TRY(cudaGraphLaunch(made, nullptr));
+  given[3] = &three;
+  if (mode == 4) TRY(cudaGraphExecKernelNodeSetParams(made, first, &add));
+  TRY(cudaGraphLaunch(made, nullptr));
+  TRY(cudaGraphExecDestroy(made));
+  TRY(cudaGraphDestroy(graph));
+  return calls == 2 ? 0 : -1;
+}

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "cluster.h"
-#include "capture.h"
+#include "works.h"
 
 using namespace gates_cpu;
 
@@ -73,25 +73,35 @@ Program* program_of(Kernel* kernel) {
     return nullptr;
 }
 
-// A graph keeps the arguments as they are now.
 int launch(Kernel* kernel, Dim3 grid, Dim3 block, void** arguments, std::size_t shared, Stream stream, bool cooperative = false, Dim3 cluster = {0, 0, 0}) {
     const auto now = [=](void** given) {
         return Device::get().launch(kernel, {grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, given, shared, cooperative, {cluster.x, cluster.y, cluster.z});
     };
     if (!keeps(stream)) return in_order(stream, [&] { return now(arguments); });
+    Work made;
+    const int error = launching(kernel, grid, block, arguments, shared, cooperative, cluster, made);
+    return error != kSuccess ? error : in_order(stream, made);
+}
+
+}  // namespace
+
+namespace gates_cpu {
+
+int launching(Kernel* kernel, Dim3 grid, Dim3 block, void** arguments, std::size_t shared, bool cooperative, Dim3 cluster, Work& made) {
     const Program* program = program_of(kernel);
     if (program == nullptr) return Device::get().last_error(false);
     if (!given_all(*program, arguments)) return Device::get().set_error(kInvalidValue);
     std::vector<std::string> kept;
     for (std::size_t i = 0; i < program->parameters.size(); ++i) kept.emplace_back(static_cast<const char*>(arguments[i]), program->parameters[i].second);
-    return in_order(stream, [now, kept = std::move(kept)]() mutable {
+    made = [=]() mutable {
         std::vector<void*> pointers;
         for (std::string& argument : kept) pointers.push_back(argument.data());
-        return now(pointers.data());
-    });
+        return Device::get().launch(kernel, {grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, pointers.data(), shared, cooperative, {cluster.x, cluster.y, cluster.z});
+    };
+    return kSuccess;
 }
 
-}  // namespace
+}  // namespace gates_cpu
 
 GATES_CUDA unsigned __cudaPushCallConfiguration(Dim3 grid, Dim3 block, std::size_t shared, Stream stream) {
     configurations.push_back({grid, block, shared, stream});

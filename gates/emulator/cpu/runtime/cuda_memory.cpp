@@ -6,6 +6,7 @@
 #include "handles.h"
 #include "memory.h"
 #include "streams.h"
+#include "works.h"
 
 using namespace gates_cpu;
 
@@ -121,6 +122,20 @@ char* symbol(const void* host, std::size_t offset, std::size_t bytes) {
 }
 
 }  // namespace
+
+namespace gates_cpu {
+
+Work copying(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width, std::size_t height, int kind) {
+    return [=] { return rows(to, to_pitch, from, from_pitch, width, height, kind); };
+}
+
+Work filling(void* to, std::size_t pitch, std::uint32_t value, unsigned element_bytes, std::size_t width, std::size_t height) {
+    std::vector<std::uint8_t> row(width * element_bytes);
+    for (std::size_t i = 0; i < row.size(); ++i) row[i] = static_cast<std::uint8_t>(value >> 8 * (i % element_bytes));
+    return [=] { return rows(to, pitch, row.data(), 0, row.size(), height, kHostToDevice); };
+}
+
+}  // namespace gates_cpu
 
 GATES_CUDA int cudaMalloc(void** pointer, std::size_t bytes) { return allocate(pointer, bytes); }
 GATES_CUDA int cudaMallocAsync(void** pointer, std::size_t bytes, Stream stream) {

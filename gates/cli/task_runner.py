@@ -26,6 +26,7 @@ from gates.gate.correctness.failed_case import clearest_first
 from gates.gate.correctness.limits import BOUND, FIGURES
 from gates.gate.performance import evidence as performance
 from gates.gate.performance.collect import run_timing
+from gates.gate.registry import ROWS
 from gates.launch import device as devices
 from gates.render.console import story
 from gates.task.load import WITHOUT_DEVICE, Task, load_task
@@ -87,7 +88,7 @@ def run(
     side = _build(task, found, build_dir)
     print(f"{task.name} on {found.name if found else WITHOUT_DEVICE[task.kind]}")
     cuda = f"cuda:{found.index}" if found else "cpu"
-    limits = {key: value for key, value in task.gates["correctness"].items() if key != "match_baseline"}
+    limits = ROWS["correctness"].own_limits(task.gates["correctness"])
     raw = run_correctness(
         side,
         shapes,

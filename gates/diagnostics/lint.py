@@ -183,11 +183,11 @@ def _verdicts(task: Task) -> Iterator[str]:
                 f"{task.folder / 'task.yaml'}: performance needs a baseline to be faster than: name one, or declare performance "
                 f"under not_applicable, as a first rung does"
             )
-        compared = [key for key in ("rises", "steady") if task.gates["ncu"].get(key)]
-        if compared and "ncu" not in task.not_applicable:
-            yield f"{_at(task, 'gates', 'ncu', compared[0])}: gates.ncu.{compared[0]} needs a baseline to compare with"
-        if task.gates["correctness"].get("match_baseline"):
-            yield f"{_at(task, 'gates', 'correctness', 'match_baseline')}: gates.correctness.match_baseline needs a baseline"
+        for gate, limits in task.gates.items():
+            for key in () if gate in task.not_applicable else ROWS[gate].against_baseline:
+                asked = limits.get(key)
+                if asked or (asked == 0 and asked is not False):  # growth by 0 % is a limit, too
+                    yield f"{_at(task, 'gates', gate, key)}: gates.{gate}.{key} needs a baseline to compare with"
 
 
 def _problem(task: Task) -> Iterator[str]:

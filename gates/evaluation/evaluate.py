@@ -30,6 +30,7 @@ from gates.evaluation.record import FAIL, FILE, INCONCLUSIVE, SCHEMA_VERSION, Ev
 from gates.evaluation.terms import Terms, incumbent
 from gates.evaluation.verify import verify_evaluation
 from gates.evidence.run_directory import RunDirectory
+from gates.gate.registry import ROWS
 from gates.gate.session import ProgressLike, Session, judge_step
 from gates.launch import device as devices
 from gates.launch.device import DeviceInfo, card
@@ -43,7 +44,6 @@ from gates.worker.process import ToolThreads
 
 FOLDER = "evaluations"
 _AT_ONCE = 4  # compilers: so many build all of a candidate at once, as there are as many pieces
-_WITH_BASELINE = {("correctness", "match_baseline"), ("size", "max_growth_pct")}
 
 
 def evaluate_task(name: str, candidate: Candidate, terms: Terms, progress: ProgressLike) -> Evaluation:
@@ -154,10 +154,10 @@ def session_of(
 
 
 def _own_limits(task: Task) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The task's limits but those that compare it with its baseline; the size gate leaves if it has no others."""
+    """The task's limits that need no baseline; an optional gate leaves if all of its limits do."""
     for gate, limits in task.gates.items():
-        own = {key: limit for key, limit in limits.items() if (gate, key) not in _WITH_BASELINE}
-        if own or gate != "size":
+        own = ROWS[gate].own_limits(limits)
+        if own or not limits or not ROWS[gate].optional:
             yield gate, own
 
 

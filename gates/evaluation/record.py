@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from gates.evidence.run_directory import read_record
+from gates.gate.registry import ROWS, gates_of
 
 SCHEMA_VERSION = 1
 FILE = "evaluation.json"
-STAGES = {  # in the order of their cost; each with the gates that it judges by
-    "static": ("ptxas", "sass"),
-    "numbers": ("correctness",),
-    "memory": ("sanitizer",),
-    "speed": ("performance",),
-}
+STAGES = ("static", "numbers", "memory", "speed")  # in the order of their cost
 PASS, FAIL, INCONCLUSIVE = "pass", "fail", "inconclusive"
 EXIT_CODES = {PASS: 0, FAIL: 1, INCONCLUSIVE: 3}
 
 
 def stages_to(stage: str) -> list[str]:
     """The stages from the first to ``stage``; none for a name that is no stage."""
-    order = list(STAGES)
-    return order[: order.index(stage) + 1] if stage in STAGES else []
+    return list(STAGES[: STAGES.index(stage) + 1]) if stage in STAGES else []
 
 
-def gates_in(stage: str, limits: Mapping[str, object]) -> list[str]:
-    """The gates of ``stage`` for a task with these limits; the size gate is a task's if it names it."""
-    return [*STAGES[stage], *(("size",) if stage == "static" and "size" in limits else ())]
+def gates_in(stage: str, limits: Collection[str]) -> list[str]:
+    """The gates of ``stage`` for a task whose task.yaml names those in ``limits``."""
+    return [gate for gate in gates_of(limits) if ROWS[gate].evaluated == stage]
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ class Gate:
     record: str  # in the folder's evidence.py, the record of its evidence, <name>.json
     holds: str  # what the evidence file holds, in words
     kinds: tuple[str, ...]  # of the kinds of tasks, those that the cpu profile asks it for
+    evaluated: str  # the stage of `gates evaluate` that judges by it; "" for none
     optional: bool = False  # a task has it only if its task.yaml names it
     of_kernels: bool = False  # it finds kernels by the names in ``kernels``
     of_binaries: bool = False  # it reads compiled code, one binary an ``arch``
@@ -42,6 +43,7 @@ class Gate:
     # key of its limits -> the table of names to use there, and what follows each
     names: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     unsaid: Mapping[str, str] = field(default_factory=dict)  # what a key of its limits means if task.yaml leaves it out
+    against_baseline: tuple[str, ...] = ()  # keys of its limits that compare with the baseline
     minima: tuple[str, ...] = ()  # keys of its limits whose larger value is stricter; every other number is a maximum
     first_limits: str = ""  # limits to begin with, if it comes to no verdict without any
     context: str = ""  # in its folder, what else of the run its judge is given by name, if anything
@@ -79,6 +81,10 @@ class Gate:
         """The limits in a form in which they can be compared with ``others``."""
         return self._own(self.terms)(limits, others) if self.terms else limits
 
+    def own_limits(self, limits: Mapping[str, Any]) -> dict[str, Any]:
+        """The limits that need no baseline."""
+        return {key: limit for key, limit in limits.items() if key not in self.against_baseline}
+
     def planted(self) -> Iterator[Any]:
         """What the gate says to planted faults and to sound evidence (``gates.gate.plant``)."""
         return self._own("planted:planted")()
@@ -111,6 +117,7 @@ ROWS = {
             "PtxasEvidence",
             "What the compiler says of each kernel's resources, and how the kernels were launched.",
             ("cuda", "torch-extension", "triton", "numba", "warp"),
+            "static",
             of_kernels=True,
             of_binaries=True,
             of_optimised_code=True,
@@ -120,6 +127,7 @@ ROWS = {
             "SassEvidence",
             "Machine instructions of each kernel.",
             ("cuda", "torch-extension", "triton", "numba", "warp"),
+            "static",
             of_kernels=True,
             of_binaries=True,
             of_optimised_code=True,
@@ -133,7 +141,9 @@ ROWS = {
             "SizeEvidence",
             "Bytes of the compiled code.",
             ("cuda", "torch-extension", "triton", "numba", "warp"),
+            "static",
             optional=True,
+            against_baseline=("max_growth_pct",),
             of_binaries=True,
             of_optimised_code=True,
         ),
@@ -142,17 +152,20 @@ ROWS = {
             "CorrectnessEvidence",
             "Errors and traces of every case.",
             ("cuda", "triton", "numba", "warp", "python"),
+            "numbers",
+            against_baseline=("match_baseline",),
             jobs={
                 "correctness": Job("gates.gate.correctness.collect", kernel_process="gates.launch.answering"),
                 "magnitude": Job("gates.gate.correctness.output_scale"),
             },
         ),
-        Gate("sanitizer", "SanitizerEvidence", "What the memory checkers reported.", ("cuda",), beside="correctness"),
+        Gate("sanitizer", "SanitizerEvidence", "What the memory checkers reported.", ("cuda",), "memory", beside="correctness"),
         Gate(
             "performance",
             "PerformanceEvidence",
             "Every sample, and all that is needed to judge speed again.",
             (),
+            "speed",
             of_optimised_code=True,
             measured_anyway=True,
             first_limits="{shape: mission, min_speedup_pct: 15}",
@@ -171,10 +184,12 @@ ROWS = {
             "NcuEvidence",
             "Hardware counters; ncu's own report is profile.ncu-rep.",
             (),
+            "",
             first_limits="{max: {local_loads: 0}}",
             of_kernels=True,
             of_optimised_code=True,
             measured_anyway=True,
+            against_baseline=("rises", "steady"),
             minima=("min",),
             context="context:of_run",
             no_terms=("rises",),

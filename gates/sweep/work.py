@@ -32,6 +32,7 @@ from gates.gate.performance.reading import read
 from gates.gate.performance.thresholds import one_shape
 from gates.gate.ptxas.evidence import PtxasEvidence, PtxasKernel
 from gates.gate.reasons import BUILD_FAILED, NO_TOOL
+from gates.gate.registry import ROWS
 from gates.gate.sass import codes as sass_codes
 from gates.gate.session import Session, judge_step
 from gates.launch import device as devices
@@ -220,8 +221,7 @@ def _task(folder: str, toggles: Mapping[str, int], digest: str) -> Task:
             f"{folder}: these are not the files that the sweep began with",
             hint="workers must have the same checkout; a changed task needs a new sweep",
         )
-    limits = {name: limit for name, limit in task.gates["correctness"].items() if name != "match_baseline"}
-    return replace(task, gates={**task.gates, "correctness": limits})
+    return replace(task, gates={**task.gates, "correctness": ROWS["correctness"].own_limits(task.gates["correctness"])})
 
 
 @contextmanager

@@ -81,6 +81,15 @@ def test_all_findings_at_once(tmp_path: Path, unrun: None) -> None:
         assert text in found
 
 
+def test_limits_that_compare_with_a_baseline_need_one(tmp_path: Path, unrun: None) -> None:
+    limits = ("  ncu: {max: {local_loads: 0", "  size: {max_growth_pct: 0}\n  ncu: {rises: [tensor_pipe], steady: {}, max: {local_loads: 0")
+    assert lint(made(tmp_path / "with", "cuda", limits)) == []
+    found = lint(made(tmp_path / "without", "cuda", limits, ("baseline: mine_eager", "# none")))
+    for key in ("size.max_growth_pct", "ncu.rises"):
+        assert any(f"gates.{key} needs a baseline" in text for text in found)
+    assert not any("steady" in text or "max_bytes" in text for text in found)
+
+
 def test_several_faults_of_the_yaml_itself(tmp_path: Path, unrun: None) -> None:
     folder = made(
         tmp_path,

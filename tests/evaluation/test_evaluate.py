@@ -36,6 +36,7 @@ from gates.evaluation.terms import Terms, incumbent
 from gates.evaluation.verify import verify_evaluation
 from gates.evidence.packed_runs import opened
 from gates.evidence.run_directory import resolve_run
+from gates.gate.registry import ROWS
 from gates.render.search.evolution import evolution_table
 from gates.task.load import load_task
 
@@ -176,6 +177,15 @@ def test_the_size_gate_judges_a_task_that_names_it_by_its_own_limits(tmp_path: P
     assert gates_in("static", limits) == ["ptxas", "sass", "size"] and gates_in("memory", limits) == ["sanitizer"]
     place.write_text(place.read_text().replace("max_bytes: 90000, ", ""))
     assert "size" not in dict(engine._own_limits(load_task(place.parent, environ={})))
+
+
+def test_a_new_optional_gate_is_judged_at_the_stage_of_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ROWS, "new", replace(ROWS["size"], name="new", evaluated="memory", against_baseline=()))
+    task = load_task(FAST, environ={})
+    task = replace(task, gates={**task.gates, "new": {}})
+    limits = dict(engine._own_limits(task))
+    assert gates_in("memory", limits) == ["sanitizer", "new"] and gates_in("memory", task.gates.keys() - {"new"}) == ["sanitizer"]
+    assert "new" not in [*gates_in("static", limits), *gates_in("numbers", limits), *gates_in("speed", limits)]
 
 
 # what it is timed against

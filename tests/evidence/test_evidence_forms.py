@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import types
+import typing
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +23,6 @@ from gates.evaluation.record import Evaluation, GateSeen
 from gates.evidence.judging import load_evidence
 from gates.evidence.run_directory import RunInfo, Verdict, list_runs, read_record
 from gates.gate.registry import ROWS
-from gates.gate.size.evidence import Binary, SizeEvidence
 from gates.review.compare import compare_runs
 from gates.review.decide import Acceptance
 from gates.review.ladder import Ladder, ladder_of
@@ -39,7 +41,7 @@ def forms() -> dict[str, Any]:
         "run": read_record(RunInfo, RUN, "run.json"),
         "verdict": read_record(Verdict, RUN, "verdict.json"),
         **load_evidence(RUN),
-        "size": SizeEvidence(("sm_90",), (Binary("sm_90/k.cubin", "sm_90", 1180, "0" * 64),)),
+        **{row.name: made(row.evidence()) for row in ROWS.values() if row.optional},
         "build": read_record(make_schemas.RECORDS["build"], RUN, "build.json"),
         "acceptance": Acceptance(1, "0" * 64, ("ptxas.max_registers: 128 -> 168",), "larger tiles", "2026-01-01T00:00:00.000+00:00"),
         "compare": compare_runs(STAGES[1], RUN),
@@ -48,6 +50,21 @@ def forms() -> dict[str, Any]:
         "evaluation": an_evaluation(),
         "evolution": a_search(),
     }
+
+
+def made(kind: Any) -> Any:
+    """Something of a type; of a record, with a value in each field."""
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if is_dataclass(kind):
+        hints = typing.get_type_hints(kind)
+        return kind(**{field.name: made(hints[field.name]) for field in fields(kind)})
+    if origin in (typing.Union, types.UnionType):
+        return made(args[0])
+    if origin is tuple:
+        return (made(args[0]),)
+    if origin in (dict, Mapping):
+        return {"k": made(args[1])}
+    return next(iter(kind)) if issubclass(kind, Enum) else kind(1)
 
 
 def a_search() -> Evolution:

@@ -22,13 +22,13 @@ def library(kept: OnceASession) -> Path:
     return kept("cpu-streams", lambda folder: kernel_library([SOURCE], folder / "streams.so", flags=["-w"])) / "streams.so"
 
 
-def found(library: Path, entry: str, mode: int, stream: str = CURRENT) -> list[str]:
+def found(library: Path, entry: str, mode: int, stream: str = CURRENT, kind: str = "stream_order") -> list[str]:
     """What is found in two calls, whose numbers are right: the same in both."""
     kernel, x, out = EmulatedKernel(library, entry, stream=stream), torch.arange(1.0, 101.0), torch.zeros(100)
     messages = []
     for _ in range(2):
         kernel(x, out, 100, mode)
-        assert torch.equal(out, x + 1) and {finding["kind"] for finding in kernel.findings} <= {"stream_order"}
+        assert torch.equal(out, x + 1) and {finding["kind"] for finding in kernel.findings} <= {kind}
         messages.append([finding["message"] for finding in kernel.findings])
     assert messages[0] == messages[1]
     return messages[0]
@@ -51,6 +51,12 @@ def test_a_wait_that_is_left_out(library: Path, entry: str, mode: int, message: 
     messages = found(library, entry, mode)
     assert any(message in one for one in messages), messages
     assert found(library, entry, 0) == []
+
+
+def test_a_kernel_that_begins_early(library: Path) -> None:
+    assert found(library, "overlapping", 0) == []
+    (message,) = found(library, "overlapping", 1, kind="race_global")
+    assert "never calls cudaGridDependencySynchronize" in message
 
 
 def test_a_task_of_the_default_stream(library: Path) -> None:

@@ -38,7 +38,7 @@ struct LaunchConfig {  // cudaLaunchConfig_t
     LaunchAttribute* attributes;
     unsigned count;
 };
-constexpr std::uint32_t kCooperative = 2, kClusterDimension = 4;
+constexpr std::uint32_t kCooperative = 2, kClusterDimension = 4, kProgrammaticSerialization = 6;
 
 // 0: as the kernel says.
 Dim3 cluster_of(const LaunchConfig& config) {
@@ -48,6 +48,14 @@ Dim3 cluster_of(const LaunchConfig& config) {
         if (attribute.id == kClusterDimension) cluster = {attribute.dim[0], attribute.dim[1], attribute.dim[2]};
     }
     return cluster;
+}
+
+void report_early_begin(const Kernel& kernel) {
+    Finding finding;
+    finding.code = "cpu.race_global";
+    finding.message = "the kernel may begin before the one before it in its stream has ended (cudaLaunchAttributeProgrammaticStreamSerialization), and it never calls cudaGridDependencySynchronize";
+    finding.kernel = kernel.name;
+    add_finding(finding);
 }
 
 // The kernel's program, or null with the runtime's error set.
@@ -142,9 +150,17 @@ GATES_CUDA int cudaLaunchCooperativeKernel(const void* host, Dim3 grid, Dim3 blo
     return launch(kernel, grid, block, arguments, shared, stream, true);
 }
 GATES_CUDA int cudaLaunchKernelExC(const LaunchConfig* config, const void* host, void** arguments) {
-    bool cooperative = false;
-    for (unsigned i = 0; i < config->count; ++i) cooperative |= config->attributes[i].id == kCooperative && config->attributes[i].flag != 0;
-    return launch(Device::get().kernel(host), config->grid, config->block, arguments, config->shared, config->stream, cooperative, cluster_of(*config));
+    const auto asked = [config](std::uint32_t id) {
+        return std::any_of(config->attributes, config->attributes + config->count, [id](const LaunchAttribute& one) { return one.id == id && one.flag != 0; });
+    };
+    const bool cooperative = asked(kCooperative);
+    Kernel* const kernel = Device::get().kernel(host);
+    if (kernel != nullptr && asked(kProgrammaticSerialization)) {
+        const Program* const program = program_of(kernel);
+        if (program == nullptr) return Device::get().last_error(false);
+        if (!program->awaits_grid) report_early_begin(*kernel);
+    }
+    return launch(kernel, config->grid, config->block, arguments, config->shared, config->stream, cooperative, cluster_of(*config));
 }
 
 GATES_CUDA int cudaFuncSetAttribute(const void* host, int attribute, int value) {

@@ -239,7 +239,10 @@ const OpcodeTable table = {
     {"fence", fence},
     {"nanosleep", [](Decoder& d, Modifiers& m) { m.take_type(); d.emit([](Warp& warp, const Op&) { warp.stop = warp.spinning = true; }); }},
     {"setmaxnreg", registers},
-    {"griddepcontrol", [](Decoder& d, Modifiers& m) { m.take_any(); d.emit(nothing); }},
+    {"griddepcontrol", [](Decoder& d, Modifiers& m) {
+         d.program().awaits_grid |= m.take_any() == "wait";
+         d.emit(nothing);
+     }},
     {"pmevent", [](Decoder& d, Modifiers& m) { m.take("mask"); d.emit(nothing); }},
 };
 

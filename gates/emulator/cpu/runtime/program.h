@@ -84,6 +84,7 @@ struct Program {
     bool bounded = false;                          // it has __launch_bounds__
     std::uint32_t shared_from = kSharedStart;      // what lies below is the chip's own; the last of it cooperative groups may use
     bool global_atomics = false;                   // or volatile and ordered accesses: CTAs see one another
+    bool awaits_grid = false;                      // griddepcontrol.wait
     unsigned launch_registers = 0;                 // .maxnreg; 0: not said
     // Of wgmma: registers that products own between their issue and the wait, those that moves connect with them, and who touches them.
     bool products = false;

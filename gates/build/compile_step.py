@@ -5,7 +5,8 @@
 Every ``{out}`` in COMMAND is a temporary name beside OUTPUT, and a command without one only checks its input: its OUTPUT is empty. When the
 command has succeeded, its log and then its output get their own names. Before it starts, what an earlier build left is removed, so a
 failed compile leaves nothing to load. A failure is described in ``OUTPUT.failed.json``, and what the
-command printed is in ``OUTPUT.failed.log``. A disk that is full afterwards fails the step: nvcc then leaves half
+command printed is in ``OUTPUT.failed.log``. A command that searches the folder ``lean`` of this package is tried
+again without it. A disk that is full afterwards fails the step: nvcc then leaves half
 an output and exits with 0. This file is started as a script, without the package, so
 that a step adds little time.
 """
@@ -18,6 +19,8 @@ import signal
 import subprocess
 import sys
 
+_LEAN = "-I" + os.path.join(os.path.dirname(os.path.abspath(__file__)), "lean")
+
 
 def main(argv: list[str]) -> int:
     output, log, command = argv[0], argv[1], argv[3:]
@@ -29,6 +32,9 @@ def main(argv: list[str]) -> int:
     command = [part.replace("{out}", temporary) for part in command]
     try:
         text, cause = _run(command)
+        if cause and _LEAN in command:
+            command.remove(_LEAN)
+            text, cause = _run(command)
         if checks and not cause:
             _write(temporary, "")
         if not cause and not os.path.exists(temporary):

@@ -3,6 +3,7 @@
 The CPU build of torch has the headers of the CUDA one but for one file that its build makes, and a macro does without that.
 ATen/cuda/CUDAContext.h includes those of cuBLAS, cuSPARSE and cuSOLVER, for the names of their handles: ``handles/`` has these names,
 found after everything else, so that a gigabyte of libraries need not be installed for a kernel that does not use them.
+``lean/`` has a shorter torch/extension.h, which halves the time of a compilation.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from gates.build import compilers
 from gates.build.toolchain import Toolchain, header_folders
 
-HANDLES = Path(__file__).with_name("handles")
+HANDLES, LEAN = Path(__file__).with_name("handles"), Path(__file__).with_name("lean")
 # What torch's own loader gives nvcc, so that the kernels judged are those that run.
 _NVCC_FLAGS = (
     "-D__CUDA_NO_HALF_OPERATORS__",
@@ -69,6 +70,7 @@ def _flags(name: str) -> list[str]:
         *(() if generated.is_file() else ("-DC10_CUDA_NO_CMAKE_CONFIGURE_FILE",)),
         "-DTORCH_API_INCLUDE_EXTENSION_H",
         f"-DTORCH_EXTENSION_NAME={name}",
+        f"-I{LEAN}",
         *(part for folder in folders for part in ("-isystem", str(folder))),
     ]
 

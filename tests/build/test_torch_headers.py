@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -241,6 +243,19 @@ def test_a_broken_binding_is_a_reject_with_and_without_nvcc(cubin: Failure | Non
 
 def test_the_handles_folder_is_no_machine_s_path_in_evidence() -> None:
     assert portable(f"-idirafter{torch_headers.HANDLES}", Path("/elsewhere")) == "-idirafter<gates>/build/handles"
+    assert portable(f"-I{torch_headers.LEAN}", Path("/elsewhere")) == "-I<gates>/build/lean"
+
+
+def test_what_the_shorter_header_lacks_is_compiled_with_torch_s_own(tmp_path: Path) -> None:
+    compiler = tmp_path / "compiler.py"
+    compiler.write_text(
+        "import pathlib, sys\nif sys.argv[1].endswith('lean'):\n    sys.exit('no torch::nn')\n"
+        "pathlib.Path(sys.argv[-1]).write_text('made')\n"
+    )
+    step = [sys.executable, str(graph.STEP), str(tmp_path / "out"), str(tmp_path / "log"), "--", sys.executable, str(compiler)]
+    assert subprocess.run([*step, "-I/elsewhere/lean", "{out}"]).returncode == 1  # of a task's own
+    assert subprocess.run([*step, f"-I{torch_headers.LEAN}", "{out}"]).returncode == 0
+    assert (tmp_path / "out").read_text() == "made" and "no torch::nn" not in (tmp_path / "log").read_text()
 
 
 def test_the_stub_includes_what_torch_does() -> None:

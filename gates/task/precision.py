@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -37,6 +37,31 @@ def exactly() -> Iterator[None]:
             yield
     finally:
         torch.set_default_dtype(usual)
+
+
+class SingleSums(TorchFunctionMode):
+    """Add up running sums and products of float32 in float32: torch's CPU does so in float64, which no kernel on a device is to match."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        combine = _RUNNING.get(getattr(function, "__name__", "").removesuffix("_"))
+        given = dict(zip(("input", "dim"), args, strict=False)) | (kwargs or {})
+        running = None
+        if combine and (given.get("dtype") or given["input"].dtype) is torch.float32:
+            running = _scanned(given["input"].to(torch.float32), given["dim"], combine)
+        found = function(*args, **kwargs or {})
+        return found if running is None else found.copy_(running)
+
+
+_RUNNING = {"cumsum": torch.add, "cumprod": torch.mul}
+
+
+def _scanned(values: torch.Tensor, dim: int, combine: Callable[..., torch.Tensor]) -> torch.Tensor:
+    """The running results along ``dim``, each of about log2 n steps."""
+    step = 1
+    while values.ndim and step < (size := values.shape[dim]):
+        first, left, right = values.narrow(dim, 0, step), values.narrow(dim, 0, size - step), values.narrow(dim, step, size - step)
+        values, step = torch.cat([first, combine(left, right)], dim), 2 * step
+    return values
 
 
 class InPrecision(TorchFunctionMode):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gates.task import honest_error
-from gates.task.precision import DOUBLE, SINGLE, InPrecision, exactly
+from gates.task.precision import DOUBLE, SINGLE, InPrecision, SingleSums, exactly
 
 
 def bound(exact: torch.Tensor, honest: torch.Tensor, **inputs: torch.Tensor) -> torch.Tensor:
@@ -61,6 +61,26 @@ def test_a_rule_that_every_element_must_keep_narrows_the_bound() -> None:
     for rule in (1e-2, 1e-9):  # an honest answer keeps any, also one that is narrower than the format
         assert share_within(honest["out"].double(), rule) == 1.0
         assert share_within(exact.float().bfloat16().double(), rule) == 1.0
+
+
+def test_a_running_sum_may_be_added_up_in_float32() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(3, 4099)
+    exact = x.double().cumsum(1)
+    with SingleSums():
+        honest = torch.cumsum(x, dim=1)
+        assert x.cumsum(1).equal(honest) and x.clone().cumsum_(1).equal(honest) and torch.cumsum(x.t(), 0).t().equal(honest)
+        assert x.double().cumsum(1).equal(exact) and x.half().cumsum(1).dtype is torch.float16
+        assert torch.cumprod(x[:, :9], 1)[:, -1].tolist() == pytest.approx(x[:, :9].prod(1).tolist())
+    assert float((honest - exact).abs().max()) > float((x.cumsum(1) - exact).abs().max())
+    blocks, carry = [], torch.zeros(3, 1)  # as kernels do: blocks one after the other
+    for block in x.split(64, 1):
+        with SingleSums():
+            blocks.append(block.cumsum(1) + carry)
+        carry = blocks[-1][:, -1:]
+    of_kernel = torch.cat(blocks, 1).double()
+    assert float(((of_kernel - exact).abs() / bound(exact, honest)).max()) < 1.0
+    assert float(((x.half().cumsum(1).double() - exact).abs() / bound(exact, honest)).max()) > 1.0
 
 
 def test_whole_numbers_are_the_exact_or_the_honest_ones() -> None:

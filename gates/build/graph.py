@@ -158,7 +158,7 @@ def binding_edges(task: Task, toolchain: Toolchain) -> list[Edge]:
     flags = (
         TORCH_CXX_STANDARD,
         "-w",
-        *torch_headers.binding_flags(task.name, toolchain),
+        *torch_headers.binding_flags(task.name, toolchain, _texts(task)),
         *_toggles(task),
         *(flag for flag in task.nvcc_flags if flag.startswith("-D")),
     )
@@ -204,10 +204,14 @@ def _nvcc(toolchain: Toolchain) -> tuple[str, ...]:
 
 def _flags(task: Task) -> list[str]:
     given = any(flag.startswith(("-std", "--std")) for flag in task.nvcc_flags)
-    torch = torch_headers.nvcc_flags(task.name) if task.kind == EXTENSION else []
+    torch = torch_headers.nvcc_flags(task.name, _texts(task)) if task.kind == EXTENSION else []
     standard = () if given else (TORCH_CXX_STANDARD if torch else CXX_STANDARD,)
     wheels = [f"-Xcompiler=-idirafter{folder}" for folder in header_folders()]  # of libraries that the toolkit may be installed without
     return [*standard, *wheels, *torch, *_toggles(task), *task.nvcc_flags]
+
+
+def _texts(task: Task) -> list[str]:
+    return [source.read_text(encoding="utf-8", errors="replace") for source in task.compiled if source.is_file()]
 
 
 def _files_of_flags(task: Task) -> tuple[str, ...]:

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import re
 import sysconfig
+from collections.abc import Iterable
 from pathlib import Path
 
 from gates.build import compilers
 from gates.build.toolchain import Toolchain, header_folders
 
 HANDLES, LEAN = Path(__file__).with_name("handles"), Path(__file__).with_name("lean")
+_FRONTEND = re.compile(r"\btorch::(?:nn|optim|jit|data|fft|linalg|special|nested|sparse|serialize)\b")  # what the shorter header lacks
 # What torch's own loader gives nvcc, so that the kernels judged are those that run.
 _NVCC_FLAGS = (
     "-D__CUDA_NO_HALF_OPERATORS__",
@@ -41,15 +44,18 @@ def include_folder() -> Path | None:
     return None if torch is None or torch.origin is None else Path(torch.origin).parent / "include"
 
 
-def nvcc_flags(name: str) -> list[str]:
-    """Macros and include folders for the ``.cu`` files of the extension ``name``. Empty where torch is not installed."""
-    flags = _flags(name)
+def nvcc_flags(name: str, texts: Iterable[str] = ()) -> list[str]:
+    """Macros and include folders for the ``.cu`` files of the extension ``name``, with these ``texts``.
+
+    Empty where torch is not installed.
+    """
+    flags = _flags(name, texts)
     return [*flags, *_NVCC_FLAGS, f"-Xcompiler=-idirafter{HANDLES}"] if flags else []
 
 
-def binding_flags(name: str, toolchain: Toolchain) -> list[str]:
+def binding_flags(name: str, toolchain: Toolchain, texts: Iterable[str] = ()) -> list[str]:
     """The same for its C++ files, which g++ compiles. Empty where torch is not installed."""
-    flags = _flags(name)
+    flags = _flags(name, texts)
     after = (*cuda_folders(toolchain), HANDLES)
     return [*flags, *(f"-idirafter{folder}" for folder in after)] if flags else []
 
@@ -60,7 +66,7 @@ def link_flags() -> list[str]:
     return [] if include is None else [f"-L{include.parent / 'lib'}", "-ltorch", "-ltorch_cpu", "-lc10", "-ltorch_python"]
 
 
-def _flags(name: str) -> list[str]:
+def _flags(name: str, texts: Iterable[str]) -> list[str]:
     include = include_folder()
     if include is None:
         return []
@@ -70,7 +76,7 @@ def _flags(name: str) -> list[str]:
         *(() if generated.is_file() else ("-DC10_CUDA_NO_CMAKE_CONFIGURE_FILE",)),
         "-DTORCH_API_INCLUDE_EXTENSION_H",
         f"-DTORCH_EXTENSION_NAME={name}",
-        f"-I{LEAN}",
+        *(() if any(map(_FRONTEND.search, texts)) else (f"-I{LEAN}",)),
         *(part for folder in folders for part in ("-isystem", str(folder))),
     ]
 

@@ -256,6 +256,10 @@ def test_what_the_shorter_header_lacks_is_compiled_with_torch_s_own(tmp_path: Pa
     assert subprocess.run([*step, "-I/elsewhere/lean", "{out}"]).returncode == 1  # of a task's own
     assert subprocess.run([*step, f"-I{torch_headers.LEAN}", "{out}"]).returncode == 0
     assert (tmp_path / "out").read_text() == "made" and "no torch::nn" not in (tmp_path / "log").read_text()
+    lean = f"-I{torch_headers.LEAN}"
+    assert lean in torch_headers.nvcc_flags("mine", ["torch::Tensor x"]) and lean not in torch_headers.nvcc_flags(
+        "mine", ["", "namespace F = torch::nn::functional;"]
+    )
 
 
 def test_the_stub_includes_what_torch_does() -> None:

@@ -9,6 +9,7 @@ tensors. The result's nonce and count of launches are the proof that the kernel 
 from __future__ import annotations
 
 import ctypes
+import gc
 import hashlib
 import os
 import sys
@@ -190,6 +191,7 @@ def _replay_here(job: Mapping[str, Any], write: Callable[..., None]) -> None:
     memory = memory or DeviceMemory(int(str(job.get("device", "cuda:0")).rpartition(":")[2] or 0))
     if emulator is not None and job.get("checked"):
         emulator.look_for_races()
+    gc.freeze()  # what was loaded need not be looked at again when garbage is collected
 
     def replay() -> None:
         for index, path in enumerate(job["paths"]):
@@ -256,7 +258,9 @@ def _replay_one(case: case_file.CaseFile, job: Mapping[str, Any], kernel: Any, m
             if error:
                 break
             launches += 1
-            held += [emulator.allocated_bytes()] if emulator is not None else []
+            if emulator is not None:
+                gc.collect()  # tensors that only a cycle of Python objects holds are not lost
+                held.append(emulator.allocated_bytes())
     except KernelError as failure:
         error = str(failure)
     result: dict[str, Any] = {

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
+
+from gates.task.honest_error import TERMS
 
 Formats = Mapping[torch.dtype, torch.dtype]
 SINGLE: Formats = {torch.float64: torch.float32, torch.complex128: torch.complex64}
@@ -52,16 +55,19 @@ class SingleSums(TorchFunctionMode):
         return found if running is None else found.copy_(running)
 
 
-_RUNNING = {"cumsum": torch.add, "cumprod": torch.mul}
+_RUNNING = {"cumsum": np.add, "cumprod": np.multiply}
 
 
-def _scanned(values: torch.Tensor, dim: int, combine: Callable[..., torch.Tensor]) -> torch.Tensor:
-    """The running results along ``dim``, each of about log2 n steps."""
-    step = 1
-    while values.ndim and step < (size := values.shape[dim]):
-        first, left, right = values.narrow(dim, 0, step), values.narrow(dim, 0, size - step), values.narrow(dim, step, size - step)
-        values, step = torch.cat([first, combine(left, right)], dim), 2 * step
-    return values
+def _scanned(values: torch.Tensor, dim: int, combine: np.ufunc) -> torch.Tensor:
+    """The running results along ``dim``: one element after the other in blocks of TERMS, and one block after the other."""
+    found = values.detach().cpu().numpy().copy()
+    along = np.moveaxis(found, dim, 0) if found.ndim else found[None]
+    for start in range(0, len(along), TERMS):
+        block = along[start : start + TERMS]
+        block[...] = combine.accumulate(block, axis=0)
+        if start:
+            combine(block, along[start - 1], out=block)
+    return torch.from_numpy(found)
 
 
 class InPrecision(TorchFunctionMode):

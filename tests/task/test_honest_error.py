@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 
@@ -80,6 +82,9 @@ def test_a_running_sum_may_be_added_up_in_float32() -> None:
         carry = blocks[-1][:, -1:]
     of_kernel = torch.cat(blocks, 1).double()
     assert float(((of_kernel - exact).abs() / bound(exact, honest)).max()) < 1.0
+    with SingleSums():
+        same = torch.full((1023,), 0.1).cumsum(0)
+    assert same.tolist() == list(itertools.accumulate(torch.full((1023,), 0.1).numpy()))  # each rounded the same way
     assert float(((x.half().cumsum(1).double() - exact).abs() / bound(exact, honest)).max()) > 1.0
 
 

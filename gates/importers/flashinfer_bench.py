@@ -15,7 +15,7 @@ from typing import Any
 
 from gates.core import jsonio
 from gates.core.errors import GatesError
-from gates.importers import folder, languages, sources
+from gates.importers import folder, languages, python_solution, sources
 from gates.importers.flashinfer_bench_schema import COMPILED_LANGUAGES, DEFINITION, SOLUTION, check
 from gates.importers.flashinfer_bench_workloads import Case, cases_of
 from gates.importers.folder import Imported, Original, Side
@@ -140,7 +140,7 @@ def _candidate(what: Mapping[str, Any], how: Mapping[str, Any], where: Path) -> 
     return Side(kind="triton" if "triton" in _languages(spec) else "python", entry=entry, sources=order, kernels=kernels, **common)
 
 
-def _extension(spec: Mapping[str, Any], first: str, entry: str, where: Path, common: Mapping[str, Any]) -> Side:
+def _extension(spec: Mapping[str, Any], first: str, entry: str, where: Path, common: dict[str, Any]) -> Side:
     by_default = "torch" if "languages" in spec else None
     if (spec.get("binding") or by_default) != "torch":
         raise GatesError(
@@ -157,7 +157,8 @@ def _extension(spec: Mapping[str, Any], first: str, entry: str, where: Path, com
     if (refused := objection(flags)) is not None:
         raise GatesError(f"{where}: compile_options.cuda_cflags: {refused[0]} {refused[1]}", hint="leave the flag out")
     order = [first, *(path for path in compiled if path != first)]
-    return Side(kind="torch-extension", entry=entry, sources=order, kernels=kernels, nvcc_flags=list(flags), **common)
+    common["files"] = {**common["files"], folder.CALLER: python_solution.caller(order, entry)}
+    return Side(kind="torch-extension", entry=entry, sources=[folder.CALLER, *order], kernels=kernels, nvcc_flags=list(flags), **common)
 
 
 def _package(module: str, entry: str) -> str:

@@ -29,13 +29,13 @@ def side(answer: Original, title: str, kernel: str) -> Side:
 
 _BOUND = re.compile(r'\bdef\(\s*"(\w+)"')
 _FORWARD = "forward"
-_CALLER = '''"""Calls what {file} binds."""
+_CALLER = '''"""Calls what {first} binds."""
 
 from pathlib import Path
 
 from torch.utils.cpp_extension import load
 
-_extension = load("bound", [str(Path(__file__).with_name("{file}"))])
+_extension = load("bound", [str(Path(__file__).parent / name) for name in {files!r}])
 
 
 def {entry}(*arguments):
@@ -60,9 +60,13 @@ def bound_side(answer: Original, title: str, arguments: Sequence[str]) -> Side:
 
 def compiled_side(answer: Original, title: str, entry: str, arguments: Sequence[str] = ()) -> Side:
     """Return the task of a CUDA file whose function ``entry`` Python code calls: so the emulator can run it, too."""
-    caller = _CALLER.format(file=answer.kept, entry=entry)
-    kernels = sources.cuda_kernels(folder.text(answer))
-    return Side(title, EXTENSION, entry, [folder.CALLER, answer.kept], {folder.CALLER: caller}, arguments=arguments, kernels=kernels)
+    kernels, calls = sources.cuda_kernels(folder.text(answer)), {folder.CALLER: caller([answer.kept], entry)}
+    return Side(title, EXTENSION, entry, [folder.CALLER, answer.kept], calls, arguments=arguments, kernels=kernels)
+
+
+def caller(files: Sequence[str], entry: str) -> str:
+    """Return Python code that calls the function ``entry`` of the extension of these files."""
+    return _CALLER.format(first=files[0], files=list(files), entry=entry)
 
 
 def reference_side(given: Original, kept: str, title: str, kernel: str) -> Side:

@@ -269,7 +269,8 @@ def test_cuda_with_the_torch_binding_is_an_extension(tmp_path: Path) -> None:
 
     side = flashinfer_bench.load(*spoiled(tmp_path, 1, cuda)).candidate
     assert (side.kind, side.entry, side.kernels) == ("torch-extension", "run", ["rows_kernel"])
-    assert side.sources == ["solution/bind.cpp", "solution/rows.cu"] and "solution/rows.h" in side.files
+    assert side.sources == ["kernel.py", "solution/bind.cpp", "solution/rows.cu"] and "solution/rows.h" in side.files
+    assert "['solution/bind.cpp', 'solution/rows.cu']" in side.files["kernel.py"], "Python code calls it: the emulator can run it"
     assert side.arguments == ["x", "weight", "eps", "y"]
 
 

@@ -143,7 +143,7 @@ def _suite(format: Any, problems: Path, solutions: Path | None, directory: Path,
         )
     rows, table = bulk.run(format, problems, solutions, directory, limit_s, lambda text: click.echo(text, err=True))
     for row in rows:
-        click.echo(f"{row.status}  {row.problem}" + (f"  {row.reason}" if row.reason else ""))
+        click.echo("  ".join(filter(None, (row.status, row.problem, row.solution, row.reason))))
     imported = sum(row.status == bulk.IMPORTED for row in rows)
     click.echo(f"{imported} of {len(rows)} imported; {table}")
     return 0 if imported == len(rows) else 1

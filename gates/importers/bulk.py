@@ -62,6 +62,9 @@ def run(
         raise GatesError(
             f"{problems} has no problem with a solution", hint="a solution has its problem's name, in the folder of --solutions"
         )
+    answered = {pair.problem for pair in pairs}
+    for problem in [pair.problem for pair in format.pairs(problems, None) if pair.problem not in answered]:
+        say(f"left out: {problem.relative_to(problems)} has no solution of its name in {solutions}")
     directory.mkdir(parents=True, exist_ok=True)
     table = directory / TABLE
     known = {(row.problem, row.solution, row.sha256): row for row in _read(table)}

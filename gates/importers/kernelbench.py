@@ -15,13 +15,16 @@ _TOLERANCE = "KernelBench's rule for float32, |out - reference| <= 1e-4 + 1e-4 *
 
 
 def pairs(problems: Path, solutions: Path | None) -> Iterator[Pair]:
-    """The Python files below ``problems``, each with the files of its name below ``solutions``."""
+    """The Python files below ``problems``, each with the files below ``solutions`` of its name, or as KernelBench's runs name them."""
     for problem in sorted(problems.rglob("*.py"), key=lambda path: by_numbers(path.relative_to(problems))):
         label = f"{problem.parent.name}_{problem.stem}"
         if solutions is None:
             yield Pair(problem, None, label)
         else:
             yield from (Pair(problem, one, f"{label}_{one.parent.name}") for one in sorted(solutions.rglob(problem.name)))
+            number, level = problem.name.partition("_")[0], problem.parent.name.removeprefix("level")
+            run = f"level_{level if level.isdigit() else '*'}_problem_{number}_sample_*_kernel.py"
+            yield from (Pair(problem, one, f"{label}_{one.parent.name}_{one.stem[:-7]}") for one in sorted(solutions.rglob(run)))
 
 
 def load(problem: Path, solution: Path | None, given_sizes: Mapping[str, int] | None = None) -> Imported:

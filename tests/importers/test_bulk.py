@@ -56,6 +56,9 @@ def test_solutions_go_with_the_problem_of_their_name(tmp_path: Path, written: li
     rows, _ = bulk.run(kernelbench, PROBLEMS, tmp_path, tmp_path / "out", 60)
     assert [row.solution for row in rows] == ["one/p_half.py", "two/p_half.py"]
     assert written == ["kernelbench_p_half_one", "kernelbench_p_half_two"]
+    said: list[str] = []
+    bulk.run(kernelbench, PROBLEMS, tmp_path / "one", tmp_path / "out", 60, said.append)
+    assert f"left out: p_attr.py has no solution of its name in {tmp_path / 'one'}" in said
     with pytest.raises(GatesError, match="no problem with a solution"):
         bulk.run(kernelbench, tmp_path / "one", tmp_path / "out", tmp_path / "more", 60)
 
@@ -81,3 +84,17 @@ def test_a_problem_that_cannot_be_handled_at_all_is_a_refused_row(
 
 def test_the_problems_own_model_is_its_solution() -> None:
     assert kernelbench.load(PROBLEMS / "p_half.py", None).candidate.kind == "python"
+
+
+def test_solutions_are_found_as_kernelbench_s_runs_name_them(tmp_path: Path, written: list[str]) -> None:
+    suite, run = tmp_path / "level1", tmp_path / "runs" / "mine"
+    suite.mkdir()
+    run.mkdir(parents=True)
+    for number in (2, 12):
+        shutil.copy(PROBLEMS / "p_half.py", suite / f"{number}_half.py")
+    for level, number, sample in ((1, 2, 0), (1, 2, 1), (2, 2, 0), (1, 12, 0)):
+        shutil.copy(PROBLEMS / "s_half.py", run / f"level_{level}_problem_{number}_sample_{sample}_kernel.py")
+    bulk.run(kernelbench, suite, run.parent, tmp_path / "out", 60)
+    assert written == [
+        f"level1_{number}_half_mine_level_1_problem_{number}_sample_{sample}" for number, sample in ((2, 0), (2, 1), (12, 0))
+    ]

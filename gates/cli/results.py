@@ -124,7 +124,7 @@ def judge(run_directory: str, settings: tuple[str, ...], results: Path) -> None:
 
     The exit code is that of the new decision: 0 merge, 1 reject, 3 hold; 2 for a run that gates verify does not find sound.
 
-    Example: gates judge latest:stage2 --set performance.min_speedup_pct=20
+    Example: gates judge latest:stage2 --set performance.shapes.mission=20
     """
     from gates.evidence.run_directory import resolve_run
     from gates.render.judgement import judgement_table

@@ -274,6 +274,9 @@ def _resolved(name: str, results: Path) -> Path:
             return opened(runs[0])
         if runs:
             raise GatesError(f"{name} holds {len(runs)} runs", hint=f"name one of them, e.g. {runs[-1]}")
+    if not path.exists():
+        hint = "`gates list` names the tasks; a task's last run is latest:TASK, a recorded one recorded:DEVICE/TASK"
+        raise GatesError(f"there is no file or folder {name}", hint=hint)
     path = opened(path)
     if not (path / "run.json").is_file():
         hint = "`gates run TASK` writes one under results/"
@@ -299,7 +302,7 @@ def _stays_below(name: str) -> bool:
 
 def _runs_hint(kind: str, wanted: str, results: Path) -> str:
     """What there is instead of a task's runs that were not found."""
-    root = results / "recorded" if kind == "recorded" else results
+    root = recorded(results) if kind == "recorded" else results
     if not root.is_dir():
         return f"there is no folder {root} here: --results names the one that holds runs, or `gates run TASK` makes one"
     if kind == "recorded" and wanted and "/" not in wanted and _stays_below(wanted) and (root / wanted).is_dir():

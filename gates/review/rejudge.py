@@ -83,7 +83,7 @@ def changed_limits(recorded: Mapping[str, Mapping[str, Any]], settings: Iterable
         name, equals, text = setting.partition("=")
         path = tuple(name.strip().split("."))
         if not equals or len(path) < 2 or not all(path):
-            raise GatesError(f"--set {setting!r} is not GATE.KEY=VALUE", hint="e.g. --set performance.min_speedup_pct=20")
+            raise GatesError(f"--set {setting!r} is not GATE.KEY=VALUE", hint="e.g. --set performance.shapes.mission=20")
         _require_known(path, schema)
         before, value = _get(limits, path), _value(name, text)
         if path in _COUNTED and value != before:

@@ -78,9 +78,11 @@ class FinishedJob:
         return phases[-1:] not in (["inputs"], ["reference"])
 
     def last_words(self) -> str:
-        """The last line that the process printed of its own."""
+        """The last line that the process printed of its own; of a traceback the one that names the exception."""
         lines = own_lines(self.output_tail)
-        return lines[-1].strip() if lines else "it printed nothing"
+        traced = max((number for number, line in enumerate(lines) if line.startswith("Traceback (")), default=len(lines))
+        raised = next((line for line in lines[traced + 1 :] if not line.startswith((" ", "\t"))), None)
+        return (raised or (lines[-1] if lines else "it printed nothing")).strip()
 
     def own(self) -> list[dict[str, Any]]:
         """The lines that are strict JSON objects and carry this job's nonce."""

@@ -92,7 +92,7 @@ def test_the_table_shows_both_verdicts_and_what_was_set() -> None:
         ("performance.min_speedup_pct=.nan", "not a finite number", ""),
         ("performance.min_speedup_pct=[", "not a YAML value", ""),
         ("performance.min_speedup_pct=", "must be a number, not an empty value", ""),
-        ("performance=1", "not GATE.KEY=VALUE", "performance.min_speedup_pct=20"),
+        ("performance=1", "not GATE.KEY=VALUE", "performance.shapes.mission=20"),
         ("performance.min_speedup_pct", "not GATE.KEY=VALUE", ""),
         ("correctness.bad_atol=1", "can't be done again", "task.yaml"),
         ("correctness.end_to_end.bad_atol=1", "can't be done again", "task.yaml"),

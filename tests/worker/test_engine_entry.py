@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gates.worker.describe import describe
+from gates.worker.job import FinishedJob
 
 
 @pytest.fixture
@@ -49,3 +50,17 @@ def test_files_of_the_package_and_of_the_work_folder_hide_no_module(
         (folder / "doubled.py").read_text() + "import importlib.util\nassert importlib.util.find_spec('sandbox') is None\n"
     )
     assert describe(folder, "doubled", ["small"], work=tmp_path / "work", limit_s=60) == {"small": {"N": 4}}
+
+
+@pytest.mark.parametrize(
+    ("printed", "words"),
+    [
+        ("", "it printed nothing"),
+        ("one\ntwo\n", "two"),
+        ("one\nTraceback (most recent call last):\n  File\nTypeError: two\n * of\nthree\n", "TypeError: two"),
+        ("Traceback (most recent call last):\n  File\nKeyError: 1\n\nTraceback (most recent call last):\n  File\nOSError: 2\n", "OSError: 2"),
+        ("Traceback (most recent call last):\n  File", "File"),
+    ],
+)
+def test_the_last_words_of_a_traceback_name_the_exception(printed: str, words: str) -> None:
+    assert FinishedJob("", 1, "exit 1", False, 0.0, (), printed).last_words() == words

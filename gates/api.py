@@ -139,7 +139,7 @@ def run(
     if type(device) is not int or device < 0:
         raise GatesError(f"device is {device!r:.80}", hint="the index of a CUDA device, from 0")
     if jobs is not None and (type(jobs) is not int or jobs < 1):
-        raise GatesError(f"jobs is {jobs!r:.80}", hint="how many compilers run at once, from 1; None for one a core")
+        raise GatesError(f"jobs is {jobs!r:.80}", hint="how many compilers run at once, from 1; None for one per core")
     options = Options(
         task=str(task),
         profile=profile,

@@ -296,7 +296,7 @@ cosmic-ray changes one operator, number or statement at one of {data["places"]:,
 
 Noticed: {", ".join(parts)}.
 
-`studies/mutation.yaml` says why no test can notice {explained} of the {len(kept)} others.
+For {explained} of the {len(kept)} others `studies/mutation.yaml` says why no test can notice them.
 """
 
 

@@ -58,7 +58,7 @@ class Study:
         self._write()
 
     def _part_truth(self) -> None:
-        """Known ratios on either side of the bar, at the two main sizes."""
+        """Known ratios on either side of the threshold, at the two main sizes."""
         for cell in plan.cells(self.scale, plan.MAIN):
             self._repeat(cell.name, cell.gates, self._gate(cell))
 

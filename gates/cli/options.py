@@ -50,7 +50,7 @@ DEBUG = click.option(
     "--debug", is_flag=True, help="Compile device code with nvcc -G, for a debugger; such a run judges neither resources nor speed."
 )
 DEVICE = click.option("--device", type=click.IntRange(min=0), default=0, show_default=True, help="CUDA device index.")
-JOBS = click.option("--jobs", type=click.IntRange(min=1), help="Compilers to run at once.  [default: one a core]")
+JOBS = click.option("--jobs", type=click.IntRange(min=1), help="Compilers to run at once.  [default: one per core]")
 
 
 def toggle_values(pairs: tuple[str, ...]) -> dict[str, str]:

@@ -140,7 +140,7 @@ def judge(run_directory: str, settings: tuple[str, ...], results: Path) -> None:
 @click.option("-o", "--out", type=FILE, help="The picture, .png or .svg.  [default: results/TASK-timing.png]")
 @RESULTS
 def plot(run_directory: str, out: Path | None, results: Path) -> None:
-    """Draw a run's timing: its samples with clock and power, its pair ratios and the bar.
+    """Draw a run's timing: its samples with clock and power, its pair ratios and the threshold.
 
     Example: gates plot latest:stage2 -o stage2.svg
     """

@@ -133,7 +133,7 @@ def profile(tasks: tuple[str, ...], shape: str | None, seed: int, out: Path, tog
     help="cpu: resources and numbers alone; full needs a device.",
 )
 @click.option("--scheduler", metavar="tcp://HOST:PORT", help="Join a running Dask cluster instead of starting workers here.")
-@click.option("--workers", type=click.IntRange(min=1), help="Workers for builds, here.  [default: one a core]")
+@click.option("--workers", type=click.IntRange(min=1), help="Workers for builds, here.  [default: one per core]")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: what sweep.json holds.")
 @click.option("--plot", "picture", type=FILE, help="Draw time against resources, .png or .svg; needs a device.")

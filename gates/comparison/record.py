@@ -46,7 +46,7 @@ class Speed:
     noise_floor_pct: float | None
     other_mode: str  # the cache mode that is not gated
     other_speedup_pct: float | None
-    modes_disagree: bool  # clearly on different sides of the bar
+    modes_disagree: bool  # clearly on different sides of the threshold
     confidence_pct: float = 100.0 * CONFIDENCE  # of the interval
 
 

@@ -94,7 +94,7 @@ def _compiled(scratch: Path, device: DeviceInfo | None, left_out: list[str]) -> 
     if failure := result.failure("device"):
         left_out.append(f"one library timed against itself: {failure.sentence}")
     else:
-        yield Outcome("performance", f"one library twice on {device.name}, bar 0 %", _time_here(sound, result, device, scratch))
+        yield Outcome("performance", f"one library twice on {device.name}, threshold 0 %", _time_here(sound, result, device, scratch))
         yield Outcome(
             "performance",
             f"one library twice on {device.name}, the candidate's times divided by four",

@@ -79,7 +79,7 @@ BARRIER_DIVERGENCE = Code(
 BARRIER_NUMBER = Code("barrier_number", "the kernel names a barrier that a block does not have; there are 0 to 15.")
 DEADLOCK = Code(
     "deadlock",
-    "threads wait for what nothing can end.",
+    "threads wait forever.",
     next_step="The message says who waits for what. Look at the arrivals that a barrier counts and at the phase that is waited for.",
 )
 SYNC_MASK = Code(

@@ -83,9 +83,9 @@ WORDS = {  # that verdicts use, beside codes
     "not counted. A weak case of the task's own shapes fails the gate (correctness.too_weak). One of an odd shape, an edge shape or "
     "special inputs does "
     "not: of one element, for example, a mean is that element, whatever the kernel adds up.",
-    "bar": "the speed-up that the task asks for, as a ratio of the p50 times, baseline over candidate: 15 % is a bar of 1.150.",
+    "threshold": "the speed-up that the task asks for, as a ratio of the p50 times, baseline over candidate: 15 % is a threshold of 1.150.",
     "interval": "the range of the speed-up at the stated confidence, by the differences of interleaved pairs of blocks. The "
-    "gate passes if its low end reaches the bar, and fails if its high end does not.",
+    "gate passes if its low end reaches the threshold, and fails if its high end does not.",
     "noise floor": "how far two loads of one binary differ in the same run. A smaller difference does not count.",
     "limit": "in the performance gate, the least time that the card allows one launch: the largest of the operations by unit, the bytes "
     "from memory and an empty launch, each at the card's peak. The sentence names which it is. In every other gate, what task.yaml allows.",

@@ -47,7 +47,7 @@ MOST_SERIES = len(_SERIES)
 
 
 def timing_chart(evidence: PerformanceEvidence, limits: Mapping[str, Any], result: GateResult) -> Markup:
-    """The paired samples with clock and power, the pair ratios and the bar."""
+    """The paired samples with clock and power, the pair ratios and the threshold."""
     _, context = load_matplotlib()
     with context(_CONTEXT):
         figure = timing_figure(evidence, limits, result)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gates.comparison.record import Comparison, Row, Section, Speed
     from gates.render.findings import Finding
 
-REPORT_VERSION = 8  # of the whole text: raise it with every change of what a run's files render
+REPORT_VERSION = 9  # of the whole text: raise it with every change of what a run's files render
 UNCHANGED = "Machine code unchanged: the timed kernel has the baseline's instructions, constants and shared memory."
 TIMES = "Kernel time"
 _TIMED = (TIMES,)
@@ -40,7 +40,7 @@ def markdown(comparison: Comparison, *, folded: bool = True) -> str:
         parts.append("".join(f"- note: {escape(note)}\n" for note in comparison.notes))
     parts.append(
         table(
-            ("gate", "status", "code", "what was seen"),
+            ("gate", "status", "code", "result"),
             [(result.gate, result.status.value.replace("_", " "), result.code, result.sentence) for result in comparison.gates],
         )
     )
@@ -75,11 +75,11 @@ def _where(comparison: Comparison) -> str:
 
 
 def _speed(comparison: Comparison) -> str:
-    """One line: ratio, interval, bar, noise floor, pairs, shape, mode, verdict, and a disagreement of the modes."""
+    """One line: ratio, interval, threshold, noise floor, pairs, shape, mode, verdict, and a disagreement of the modes."""
     speed = comparison.speed
     assert speed is not None
     ratio, low, high = (f"{1 + pct / 100:.3f}" for pct in (speed.speedup_pct, speed.low_pct, speed.high_pct))
-    bar = "no bar" if speed.bar_pct is None else f"bar {1 + speed.bar_pct / 100:.3f} ({speed.bar_pct:g} %)"
+    bar = "no threshold" if speed.bar_pct is None else f"threshold {1 + speed.bar_pct / 100:.3f} ({speed.bar_pct:g} %)"
     floor = "noise floor unknown" if speed.noise_floor_pct is None else f"noise floor {speed.noise_floor_pct:.2f} %"
     line = (
         f"**Speed-up {speed.speedup_pct:+.2f} % ({ratio}x)**, {speed.confidence_pct:.1f} % interval {low} to {high}, {bar}, {floor}, "
@@ -87,7 +87,9 @@ def _speed(comparison: Comparison) -> str:
     )
     if speed.modes_disagree and speed.other_speedup_pct is not None:
         side = "above" if speed.other_speedup_pct >= (speed.bar_pct or 0.0) else "below"
-        line += f"; the modes disagree: with {escape(speed.other_mode)} L2 it is {1 + speed.other_speedup_pct / 100:.3f}x, {side} the bar"
+        line += (
+            f"; the modes disagree: with {escape(speed.other_mode)} L2 it is {1 + speed.other_speedup_pct / 100:.3f}x, {side} the threshold"
+        )
     return f"{line}.\n"
 
 

@@ -124,7 +124,7 @@ def verdict_table(info: RunInfo, verdict: Verdict, width: int | None = None) -> 
         "",
     ]
     rows = [(result.gate, MARKS[result.status], result.sentence) for result in verdict.gates]
-    table = columns(("gate", "status", "what was seen"), rows, least=_LEAST, width=width and width - 2)
+    table = columns(("gate", "status", "result"), rows, least=_LEAST, width=width and width - 2)
     lines += [f"  {line}" for line in table]
     lines += failures(verdict)
     lines += _advice(verdict)

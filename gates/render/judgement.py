@@ -15,7 +15,7 @@ def judgement_table(judgement: Judgement) -> str:
     """What was set, a row a gate (``*`` where its verdict is another now), failing checks, the decision or why there is none."""
     lines = [f"{judgement.task}, judged again from its evidence; nothing was written"]
     lines += [f"  {change.name}: {_text(change.recorded)} -> {_text(change.value)}" for change in judgement.changes]
-    lines += ["", f"  {'gate':12} {'recorded':13} {'now':13} what was seen"]
+    lines += ["", f"  {'gate':12} {'recorded':13} {'now':13} result"]
     for recorded, now in judgement.gates:
         changed = "*" if (recorded.status, recorded.code) != (now.status, now.code) else " "
         lines.append(f"{changed} {now.gate:12} {MARKS[recorded.status]:13} {MARKS[now.status]:13} {now.sentence}")

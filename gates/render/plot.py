@@ -1,4 +1,4 @@
-"""The picture of a timing run: its samples in time order with clock and power, and its pair ratios against the bar.
+"""The picture of a timing run: its samples in time order with clock and power, and its pair ratios against the threshold.
 
 Sides differ in colour (Okabe and Ito's palette, told apart by colour-blind readers) and in marker, so the
 picture also works in grey.
@@ -180,7 +180,7 @@ def _state(axes: Any, blocks: Sequence[Block]) -> None:
 
 
 def _ratios(axes: Any, evidence: PerformanceEvidence, reading: Reading, bar_pct: float) -> None:
-    """Everything on one axis: noise floor, bar, control pairs, and where the pairs lie."""
+    """Everything on one axis: noise floor, threshold, control pairs, and where the pairs lie."""
     bar = 1.0 + bar_pct / 100.0
     rows: list[str] = []
     if reading.floor_pct is not None:
@@ -193,7 +193,7 @@ def _ratios(axes: Any, evidence: PerformanceEvidence, reading: Reading, bar_pct:
     series = evidence.in_mode(reading.mode)
     if series is not None and evidence.baseline is not None:
         ratios = _pair_ratios(series)
-        axes.axvline(bar, color="black", linestyle="--", linewidth=1.4, label=f"bar {bar:.3f}")
+        axes.axvline(bar, color="black", linestyle="--", linewidth=1.4, label=f"threshold {bar:.3f}")
         axes.plot(ratios, [len(rows)] * len(ratios), "o", color=BLUE, markersize=5, alpha=0.7)
         rows.append("pairs")
     if reading.ruling is not None:
@@ -233,7 +233,7 @@ def _close(axes: Any, evidence: PerformanceEvidence, reading: Reading, bar_pct: 
     axes.axvline(found.ratio, color="black", linewidth=1.4, label=f"ratio {found.ratio:.4f}")
     axes.plot(ratios, [-0.3] * len(ratios), "|", color=BLUE, markersize=9)
     if low - margin <= bar <= high + margin:
-        axes.axvline(bar, color="black", linestyle="--", linewidth=1.4, label=f"bar {bar:.3f}")
+        axes.axvline(bar, color="black", linestyle="--", linewidth=1.4, label=f"threshold {bar:.3f}")
     axes.set_xlim(low - margin, high + margin)
     axes.set_ylim(bottom=-0.6)
     axes.yaxis.get_major_locator().set_params(integer=True)

@@ -1,7 +1,7 @@
-"""The rule by which pairs decide about a bar; the sampler stops by it and the judge repeats it.
+"""The rule by which pairs decide about a threshold; the sampler stops by it and the judge repeats it.
 
 A ratio is baseline / candidate: 1.15 is a speed-up of 15 %. Looks are planned (12, 24 and 48 pairs)
-and paid for with 98.3 % intervals: looking after every pair at 95 % would be wrong at the bar in
+and paid for with 98.3 % intervals: looking after every pair at 95 % would be wrong at the threshold in
 about one of five gates.
 
 Several thresholds judged together (a family) share the chance of an error: each gets an interval that is wrong in that share of 1.7 %
@@ -38,7 +38,7 @@ class Interval:
         return 50.0 * (self.high - self.low)
 
     def outcome(self, bar_pct: float) -> str:
-        """``above``: the low end reaches the bar. ``below``: the high end does not. Else ``open``."""
+        """``above``: the low end reaches the threshold. ``below``: the high end does not. Else ``open``."""
         bar = math.log1p(bar_pct / 100.0)
         if math.log(self.low) >= bar - _ROUNDING:
             return ABOVE
@@ -47,7 +47,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Ruling:
-    """What the pairs say about a bar. ``outcome`` is open unless both intervals agree that it is clear."""
+    """What the pairs say about a threshold. ``outcome`` is open unless both intervals agree that it is clear."""
 
     outcome: str
     interval: Interval

@@ -16,7 +16,7 @@ from gates.sweep.record import Round, Timing
 FIRST_BUDGET_S, WHOLE_BUDGET_S = 5.0, 60.0
 LAST = 2  # so many variants or fewer make the last round
 
-SLOWER = codes.TOO_SLOW  # the gate's code where the interval lies below the bar, here 1, and the machine was fit
+SLOWER = codes.TOO_SLOW  # the gate's code where the interval lies below the threshold, here 1, and the machine was fit
 
 Timer = Callable[[int, float, Sequence[str]], Sequence[Timing]]
 

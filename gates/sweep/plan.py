@@ -29,7 +29,7 @@ class Options:
     resume: Path | None = None
     profile: str = "auto"
     scheduler: str | None = None
-    workers: int | None = None  # for builds, on this machine; None: one a core
+    workers: int | None = None  # for builds, on this machine; None: one per core
     results: Path = Path("results")
     build_dir: Path = Path("build")
     timed: bool = False  # what has no device to time on is refused, before anything is done

@@ -136,11 +136,12 @@ def _mistimed(folder: Path, read: Mapping[str, Any], sweep: Sweep) -> Iterator[s
             elif evidence.device is not None and evidence.device.name != cards[timing.device_uuid]:
                 yield f"{name} is of a {evidence.device.name}, {FILE} of a {cards[timing.device_uuid]}"
             if (evidence.task, evidence.bar_pct) != (sweep.task, 0.0):
-                yield f"{name} is of {evidence.task} and a bar of {evidence.bar_pct:g} %, not of {sweep.task} and 0 %"
+                yield f"{name} is of {evidence.task} and a threshold of {evidence.bar_pct:g} %, not of {sweep.task} and 0 %"
 
 
 def _says_the_same(one: str, other: str) -> bool:
-    """Return whether two sentences differ at most in how many digits their numbers have; an earlier version printed fewer."""
+    """Return whether two sentences differ at most in how an earlier version wrote them: fewer digits, and "bar" for the threshold."""
+    one, other = (text.replace(", bar ", ", threshold ") for text in (one, other))
     if _NUMBER.sub("#", one) != _NUMBER.sub("#", other):
         return False
     pairs = zip(_NUMBER.findall(one), _NUMBER.findall(other), strict=True)

@@ -60,7 +60,7 @@ def fit(points: Mapping[int, float]) -> Line:
 
 
 def cells(scale: float, sizes: Sequence[str]) -> list[Cell]:
-    """20 gates a truth on either side of the bar at each of ``sizes``."""
+    """20 gates a truth on either side of the threshold at each of ``sizes``."""
     return [Cell(size, truth, BAR_PCT, max(1, round(20 * scale))) for size in sizes for truth in TRUTHS]
 
 

@@ -188,7 +188,7 @@ def test_a_code_comes_with_its_gate(gate: str) -> None:
 def test_the_words_of_a_verdict_are_explained() -> None:
     from gates.render.console import MARKS
 
-    for word in (*MARKS.values(), *MARKS, "weak", "hold", "noise_floor", "bar", "interval", "limit", "cold L2"):
+    for word in (*MARKS.values(), *MARKS, "weak", "hold", "noise_floor", "threshold", "interval", "limit", "cold L2"):
         assert len(explain(word)) > 30, word
 
 

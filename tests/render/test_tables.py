@@ -10,7 +10,7 @@ from gates.render.markdown import columns, read, table
 from gates.review.history import history
 
 ROWS = [("ptxas", "pass", "2 compiled kernels within budget on sm_89, sm_90"), ("a|b", "n/a", r"_x_ `y` \ <b> @me"), ("", "-", "")]
-HEADERS = ("gate", "status", "what was seen")
+HEADERS = ("gate", "status", "result")
 
 
 def words(lines: list[str]) -> list[str]:
@@ -26,7 +26,7 @@ def test_a_table_is_fitted_and_keeps_every_word(width: int) -> None:
 
 def test_without_a_terminal_a_row_is_a_line() -> None:
     lines = columns(HEADERS, ROWS, right=(1,), least=(8, 12))
-    assert len(lines) == 4 and lines[0] == "gate            status  what was seen"
+    assert len(lines) == 4 and lines[0] == "gate            status  result"
     assert lines[1].startswith("ptxas             pass  2 compiled")
 
 

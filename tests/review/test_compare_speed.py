@@ -24,7 +24,7 @@ def line_of(comparison: Comparison) -> str:
 
 def test_the_line(comparison: Comparison) -> None:
     assert line_of(comparison) == (
-        "**Speed-up +69.94 % (1.699x)**, 98.3 % interval 1.696 to 1.702, bar 1.150 (15 %), noise floor 0.15 %, "
+        "**Speed-up +69.94 % (1.699x)**, 98.3 % interval 1.696 to 1.702, threshold 1.150 (15 %), noise floor 0.15 %, "
         "12 interleaved pairs, mission, cold L2: **pass**."
     )
 
@@ -38,7 +38,7 @@ def test_a_verdict_that_is_no_pass_stands_in_the_line_with_its_code(comparison: 
 @pytest.mark.parametrize(
     ("other", "disagree", "expected"),
     [
-        (5.7, True, "; the modes disagree: with warm L2 it is 1.057x, below the bar."),
+        (5.7, True, "; the modes disagree: with warm L2 it is 1.057x, below the threshold."),
         (106.3, False, "**pass**."),
     ],
 )

@@ -75,7 +75,7 @@ def test_the_fastest_come_first_and_a_variants_newest_run_speaks_for_it(tmp_path
 
 def test_what_may_not_be_merged_is_counted_and_not_listed(tmp_path: Path) -> None:
     variant(tmp_path, "good", "1" * 64, time=1.2)
-    slow = variant(tmp_path, "slow", "2" * 64, time=1.6)  # below the bar of 15 %
+    slow = variant(tmp_path, "slow", "2" * 64, time=1.6)  # below the threshold of 15 %
     assert read_record(Verdict, slow, "verdict.json").decision.value == "reject"
     variant(tmp_path, "overridden", "3" * 64, time=0.9, task={"overrides": {"DEBUG_PRINT": 0}})
     found = elite(tmp_path, "stage2", 3)

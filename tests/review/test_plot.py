@@ -64,7 +64,7 @@ def test_what_the_picture_says(tmp_path) -> None:
         "time of a launch (us)",
         "SM clock (MHz)",
         "power (W)",
-        "bar 1.150",
+        "threshold 1.150",
         "noise floor 1 ± 0.0015",
         "98.3 % interval 1.6962 to 1.7017",
         "12 pairs",
@@ -85,7 +85,7 @@ def test_the_bar_is_in_the_close_up_where_it_lies_among_the_pairs(tmp_path) -> N
         blocks += [Block("candidate", pair, (10.0,) * 20, sm_mhz=1980.0), Block("baseline", pair, (old,) * 20, sm_mhz=1980.0)]
     control = tuple(Block(side, pair, (11.5,) * 20) for pair in range(12) for side in ("baseline", "control"))
     text = drawn(evidence(tuple(blocks), control), tmp_path / "open.svg")
-    assert text.count("bar 1.150") >= 2  # both lower panels; a line of the heading may break there
+    assert text.count("threshold 1.150") >= 2  # both lower panels; a line of the heading may break there
     assert "inconclusive" in text
 
 

@@ -212,6 +212,7 @@ def test_evidence_is_no_link(tmp_path: Path) -> None:
     [
         ("1.00x, bar 0.0", True),
         ("1.002x, bar 0", True),
+        ("1.00x, threshold 0.0", True),
         ("1.01x, bar 0.0", False),
         ("1.00x, bars 0.0", False),
         ("1.00x, bar 0.0, 3 more", False),

@@ -58,7 +58,10 @@ def test_files_of_the_package_and_of_the_work_folder_hide_no_module(
         ("", "it printed nothing"),
         ("one\ntwo\n", "two"),
         ("one\nTraceback (most recent call last):\n  File\nTypeError: two\n * of\nthree\n", "TypeError: two"),
-        ("Traceback (most recent call last):\n  File\nKeyError: 1\n\nTraceback (most recent call last):\n  File\nOSError: 2\n", "OSError: 2"),
+        (
+            "Traceback (most recent call last):\n  File\nKeyError: 1\n\nTraceback (most recent call last):\n  File\nOSError: 2\n",
+            "OSError: 2",
+        ),
         ("Traceback (most recent call last):\n  File", "File"),
     ],
 )

@@ -40,7 +40,7 @@ TOO_FEW_PAIRS = Code(
 )
 CLOCK_LOST = Code(
     "performance.clock_lost",
-    "The driver told the clock of some blocks and not of others, so it is not known whether both sides ran at one clock.",
+    "The driver reported the clock for only some blocks, so it is not known whether both sides ran at one clock.",
     next_step="The card or its driver had a fault during timing: run again, and look for Xid errors in the kernel log.",
 )
 THROTTLED = Code(
@@ -85,26 +85,26 @@ HOST_BUSY = Code(
 )
 IMPLAUSIBLE = Code(
     "performance.implausible",
-    "The baseline takes more than a hundred times as long as the candidate, and more than ten times what the bar asks for.",
+    "The baseline takes more than a hundred times as long as the candidate, and more than ten times what the threshold asks for.",
     causes="A wrong unit is more likely than such a gain.",
     next_step="Check what the baseline computes and how it is built. If you expect such a gain, raise min_speedup_pct.",
 )
 PASS = Code(
     "performance.pass",
-    "The interval's low end reaches the bar, and every other check passed.",
+    "The interval's low end reaches the threshold, and every other check passed.",
 )
 NOT_APPLICABLE = Code(
     "performance.not_applicable",
-    "task.yaml declares the bar not applicable; the stage was measured and recorded anyway.",
+    "task.yaml declares the threshold not applicable; the stage was measured and recorded anyway.",
 )
 TOO_SLOW = Code(
     "performance.too_slow",
-    "The interval's high end is below the bar: the speed-up asked for is not there.",
+    "The interval's high end is below the threshold: the speed-up asked for is not there.",
 )
 BAR_WITHIN_INTERVAL = Code(
     "performance.bar_within_interval",
-    "After the last look the bar is inside the interval.",
-    next_step="The true speed-up is within a few tenths of a percent of the bar: make the kernel faster; running again will not settle it.",
+    "After the last look the threshold is inside the interval.",
+    next_step="The true speed-up is within a few tenths of a percent of the threshold: make the kernel faster; a new run won't settle it.",
 )
 WITHIN_NOISE = Code(
     "performance.within_noise",
@@ -115,7 +115,7 @@ WITHIN_NOISE = Code(
 )
 ESTIMATES_DISAGREE = Code(
     "performance.estimates_disagree",
-    "The exact interval and the bootstrap fall on different sides of the bar.",
+    "The exact interval and the bootstrap fall on different sides of the threshold.",
 )
 CLOCK_DIFFERED = Code(
     "performance.clock_differed",

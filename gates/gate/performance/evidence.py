@@ -146,7 +146,7 @@ class PerformanceEvidence:
     message: str = ""
     schema_version: int = SCHEMA_VERSION
     dimensions: Mapping[str, int] = field(default_factory=dict)
-    bar_pct: float | None = None  # the bar by which sampling stopped
+    bar_pct: float | None = None  # the threshold by which sampling stopped
     confidence: float = CONFIDENCE  # of the interval by which it stopped
     seed: int | None = None  # order of the pairs, and of the bootstrap
     device: TimedDevice | None = None

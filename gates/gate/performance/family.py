@@ -103,6 +103,6 @@ def _told(asked: Thresholds, found: Mapping[str, GateResult], readings: Mapping[
 def _ratio(name: str, ruling: Ruling, confidence_pct: float, pct: float) -> str:
     seen = ruling.interval
     return (
-        f"{name} {seen.ratio:.3f}x, {confidence_pct:.1f} % interval {seen.low:.3f} to {seen.high:.3f}, bar {1.0 + pct / 100.0:.3f}, "
+        f"{name} {seen.ratio:.3f}x, {confidence_pct:.1f} % interval {seen.low:.3f} to {seen.high:.3f}, threshold {1.0 + pct / 100.0:.3f}, "
         f"{seen.pairs} pairs per shape"
     )

@@ -1,15 +1,15 @@
 """Is the candidate as much faster than its baseline as the task asks, beyond doubt?
 
 What: the ratio of the p50 kernel times, baseline over candidate, in the gated cache mode (cold unless the task says warm), from interleaved
-pairs of blocks in one process. ``min_speedup_pct: 15`` asks for a ratio of 1.15, the bar. The gate passes if the low end of the
-interval reaches the bar, fails if the high end does not, and is inconclusive between. The other ``metrics``, p90 and mean, and
+pairs of blocks in one process. ``min_speedup_pct: 15`` asks for a ratio of 1.15, the threshold. The gate passes if the low end of the
+interval reaches the threshold, fails if the high end does not, and is inconclusive between. The other ``metrics``, p90 and mean, and
 ``max_std_us`` are about single launches: the candidate must not be slower than the baseline by more than the noise floor.
 
 Why: a card's speed changes over seconds, so two separate timings differ without a cause in the kernel. Before any claim the machine must
 prove fit: an A/A control within 1 +- 2 %, few disturbed blocks, a fine enough timer, nobody else on the card, right outputs, and no time
 that the card can't reach. docs/gates/performance.md has the whole decision tree.
 
-Example: 1.21 (98.3 % interval 1.204 to 1.215) against a bar of 15 % passes; 1.152 (1.146 to 1.158) after 48 pairs is inconclusive.
+Example: 1.21 (98.3 % interval 1.204 to 1.215) against a threshold of 15 % passes; 1.152 (1.146 to 1.158) after 48 pairs is inconclusive.
 
 Limits: one card, one shape, its clocks as found. If the clock differs between the sides, counting in clock cycles shows it, provided that
 the driver reports the clock.
@@ -51,8 +51,8 @@ def judge(
     """The verdict on ``evidence`` under task.yaml's ``performance`` section.
 
     ``baseline`` is accepted as for every gate and not needed: the baseline was timed in the same run.
-    ``not_applicable_reason`` is task.yaml's reason why the bar can't apply; outputs and std are judged still. ``output_limits`` replace
-    those that the outputs of timed launches were measured under.
+    ``not_applicable_reason`` is task.yaml's reason why the threshold can't apply; outputs and std are still judged.
+    ``output_limits`` replace those that the outputs of timed launches were measured under.
     """
     asked, measured = thresholds(limits), {one.shape: one for one in evidence.every_shape()}
     if evidence.status == NOT_RUN:
@@ -81,7 +81,7 @@ def _judge_shape(
     not_applicable_reason: str | None,
     output_limits: Mapping[str, Any],
 ) -> GateResult:
-    """The verdict on one timed shape; without a bar only its outputs and times are checked."""
+    """The verdict on one timed shape; without a threshold only its outputs and times are checked."""
     evidence = replace(evidence, output_limits={name: output_limits.get(name, old) for name, old in evidence.output_limits.items()})
     if evidence.status != MEASURED:
         return _not_measured(evidence)

@@ -75,8 +75,8 @@ def _judged_times(truth: float, bar_pct: float, claimed: float = 1.0, slowed: fl
 def planted() -> Iterator[Outcome]:
     """Plant after plant, each through the gate's own parser and judge."""
     yield Outcome(GATE, f"{SOUND}, 1.20x against 15 %", _judged_times(1.20, 15.0))
-    yield Outcome(GATE, "the same kernel twice, simulated device, bar 0 %", _judged_times(1.0, 0.0))
+    yield Outcome(GATE, "the same kernel twice, simulated device, threshold 0 %", _judged_times(1.0, 0.0))
     yield Outcome(GATE, "that candidate slowed by 5 %: 1.143x against 15 %", _judged_times(1.20 / 1.05, 15.0))
     yield Outcome(GATE, "the same kernel twice, the candidate's times divided by four", _judged_times(1.0, 15.0, claimed=0.25))
     yield Outcome(GATE, "the same kernel twice, the baseline made slower beside the candidate", _judged_times(1.3, 15.0, slowed=1.3))
-    yield Outcome(GATE, "candidate slower than its baseline by 5 %, bar 0 %", _judged_times(1.0 / 1.05, 0.0))
+    yield Outcome(GATE, "candidate slower than its baseline by 5 %, threshold 0 %", _judged_times(1.0 / 1.05, 0.0))

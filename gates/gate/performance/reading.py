@@ -1,4 +1,4 @@
-"""What the samples of one shape say about its bar; used by the performance judge and by reports."""
+"""What the samples of one shape say about its threshold; used by the performance judge and by reports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GATE, SPEEDUP = "performance", "speedup_p50"
 
 @dataclass(frozen=True)
 class Reading:
-    """What the samples say, for the report: the ruling on the bar, the floor, and what disagrees."""
+    """What the samples say, for the report: the ruling on the threshold, the floor, and what disagrees."""
 
     mode: str
     taken: tuple[float, ...]  # ln(baseline / candidate) of each pair
@@ -60,7 +60,7 @@ def read(evidence: PerformanceEvidence, mode: str, bar_pct: float, confidence: f
 
 
 def sentence(evidence: PerformanceEvidence, reading: Reading, bar_pct: float | None) -> str:
-    """One line for people: ratio, interval, bar, noise floor, pairs, mode, and what to know besides."""
+    """One line for people: ratio, interval, threshold, noise floor, pairs, mode, and what to know besides."""
     none, bar_pct = bar_pct is None, bar_pct or 0.0
     floor = "unknown" if reading.floor_pct is None else f"{reading.floor_pct:.2f} %"
     notes = [] if evidence.clock_source == "nvml" else [f"clock {evidence.clock_source}"]
@@ -72,7 +72,7 @@ def sentence(evidence: PerformanceEvidence, reading: Reading, bar_pct: float | N
         return "; ".join([f"{p50}, noise floor {floor}, {reading.mode} L2", *notes])
     seen = reading.ruling.interval
     if reading.other and (other := reading.other.outcome(bar_pct)) not in (stopping_rule.OPEN, reading.ruling.outcome):
-        notes.insert(0, f"with {reading.other_mode} L2 it is {reading.other.ratio:.3f}, {other} the bar")
+        notes.insert(0, f"with {reading.other_mode} L2 it is {reading.other.ratio:.3f}, {other} the threshold")
     if seen.outcome(bar_pct) == stopping_rule.OPEN:
         notes.insert(
             0, f"half width {seen.half_width_pct:.2f} %, a ratio of {(1 + bar_pct / 100) * (1 + seen.half_width_pct / 100):.3f} would pass"
@@ -82,20 +82,20 @@ def sentence(evidence: PerformanceEvidence, reading: Reading, bar_pct: float | N
     return "; ".join(
         [
             f"{seen.ratio:.{places}f}x, {100 * reading.confidence:.1f} % interval {seen.low:.{places}f} to {seen.high:.{places}f}, "
-            f"{'no bar' if none else f'bar {bar:.{places}f}'}, noise floor {floor}, {seen.pairs} pairs, {reading.mode} L2",
+            f"{'no threshold' if none else f'threshold {bar:.{places}f}'}, noise floor {floor}, {seen.pairs} pairs, {reading.mode} L2",
             *notes,
         ]
     )
 
 
 def standing(ruling: stopping_rule.Ruling, cycles_ratio: float | None, bar_pct: float) -> tuple[Status, str, str]:
-    """(status, code, hint) of a ratio against its bar."""
+    """(status, code, hint) of a ratio against its threshold."""
     if ruling.within_noise:
         return Status.INCONCLUSIVE, codes.WITHIN_NOISE, "quieten the machine; to claim no gain, ask for a little less than 0 %"
     if ruling.outcome == stopping_rule.OPEN:
         disagree = ruling.interval.outcome(bar_pct) != stopping_rule.OPEN
         code = codes.ESTIMATES_DISAGREE if disagree else codes.BAR_WITHIN_INTERVAL
-        return Status.INCONCLUSIVE, code, "the speed-up is as good as at the bar; make the kernel faster"
+        return Status.INCONCLUSIVE, code, "the speed-up is as good as at the threshold; make the kernel faster"
     above = ruling.outcome == stopping_rule.ABOVE
     if cycles_ratio is not None and (math.log(cycles_ratio) >= math.log1p(bar_pct / 100.0) - 1e-9) != above:
         return Status.INCONCLUSIVE, codes.CLOCK_DIFFERED, f"in clock cycles the ratio is {cycles_ratio:.3f}"

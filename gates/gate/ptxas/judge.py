@@ -11,8 +11,8 @@ Example: `max_registers: 128` and a kernel at 168 registers gives
     registers (tile_kernel sm_89): 168 registers/thread, limit 128 registers/thread
 
 Limits: ptxas does not know dynamic shared memory. It comes from recorded launches; without one the gate is inconclusive. The emulator
-records what the launcher launches for each shape, with the limits of each architecture's chip and 58 SMs. What a launcher does on a
-device with more SMs, or after it has read results back, is not seen. If only a device can show the launch, it is that of the smallest
+records what the launcher launches for each shape, with the limits of each architecture's chip and 58 SMs. It misses launches that
+need more SMs or results that were read back. If only a device can show the launch, it is that of the smallest
 shape. An instance of a template is judged with its own launches if records tell instances apart. With relocatable device code the linker's
 figures are judged. Spills of called functions are listed only. A limit is met when observed <= limit.
 """

@@ -40,7 +40,7 @@ def judge(evidence: SassEvidence, limits: Mapping[str, Any], baseline: SassEvide
     if baseline is not None:
         checks.extend(_changes(evidence, baseline))
     kernels = [function for function in evidence.functions if _listed(function, evidence)]
-    return conclude("sass", checks, passed=f"machine code of {len(kernels)} kernels is as the task asks on {', '.join(evidence.archs)}")
+    return conclude("sass", checks, passed=f"{len(kernels)} kernels have the required instructions on {', '.join(evidence.archs)}")
 
 
 def _known(name: str) -> None:

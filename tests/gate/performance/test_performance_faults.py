@@ -30,7 +30,7 @@ def libraries(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def fast(monkeypatch):
-    """A candidate that is faster than the bar by far, so that only the fault can keep it from passing."""
+    """A candidate that is faster than the threshold by far, so that only the fault can keep it from passing."""
     install(monkeypatch, {"new": 10.0, "old": 14.0, "control": 14.0})
 
 

@@ -52,7 +52,7 @@ def test_the_bar(new, old, status, code) -> None:
 
 def test_a_value_near_its_limit_is_printed_apart_from_it() -> None:
     result = judge(fed([1042.70] * 20, [1199.10] * 20))
-    assert result.code == "performance.too_slow" and "1.149995x" in result.sentence and "bar 1.150000" in result.sentence
+    assert result.code == "performance.too_slow" and "1.149995x" in result.sentence and "threshold 1.150000" in result.sentence
     check = next(check for check in result.checks if check.name == "speedup_p50")
     assert records.seen(check) == "14.9995 %, limit 15 %"
     assert records.shown_apart(0.0020000001, 0.002) == ("0.0020000001", "0.002")
@@ -88,7 +88,7 @@ def test_an_unfit_machine_comes_before_an_unsteady_kernel(machine) -> None:
 
 def test_the_sentence_has_all_that_compare_shows() -> None:
     text = judge(fed([10.0] * 20, [12.0] * 20)).sentence
-    for part in ("1.200x", "98.3 % interval", "bar 1.150", "noise floor 0.00 %", "12 pairs", "cold L2"):
+    for part in ("1.200x", "98.3 % interval", "threshold 1.150", "noise floor 0.00 %", "12 pairs", "cold L2"):
         assert part in text
 
 
@@ -197,7 +197,7 @@ def test_modes_that_disagree_about_the_bar_are_told() -> None:
     record = fed([10.0] * 20, [12.0] * 20)
     warm = tuple(dataclasses.replace(b, samples_us=(11.0 * (1 + 1e-6 * b.pair),) * 20) for b in record.series[0].blocks)
     both = dataclasses.replace(record, series=(*record.series, Series("warm", {"candidate": 50, "baseline": 50}, warm, "pairs")))
-    assert "with warm L2 it is 1.000, below the bar" in judge(both).sentence
+    assert "with warm L2 it is 1.000, below the threshold" in judge(both).sentence
     assert judge(both, cache="warm").code == "performance.other_mode"  # warm was timed for context only
     assert judge(dataclasses.replace(both, gated_mode="warm"), cache="warm").status is Status.FAIL
 

@@ -53,7 +53,7 @@ def measured(ratios: dict[str, float], pairs: int = 24, **changes) -> Performanc
         ({"shapes": ["a", "b"], "min_speedup_pct": 1}, "'no_regression_pct' is a required property"),
         ({"shapes": ["a"], "min_speedup_pct": 1, "no_regression_pct": 1}, "['a'] is too short"),
         ({**EACH, "shape": "a"}, "leave it out: shapes names what is timed"),
-        ({**EACH, "min_speedup_pct": 1}, "leave it out: shapes has a threshold for each shape"),
+        ({**EACH, "min_speedup_pct": 1}, "leave it out: shapes has a threshold for each shape (performance.shapes.NAME)"),
         ({"shapes": {"a": None}}, "at least one shape needs a threshold"),
         ({"shape": "a", "min_speedup_pct": 1, "no_regression_pct": 1}, "it needs a list of shapes"),
         ({"shape": "a", "min_speedup_pct": 1, "also": ["b"]}, "Additional properties are not allowed ('also' was unexpected)"),
@@ -77,7 +77,7 @@ def test_every_shape_by_its_own_threshold() -> None:
     evidence = measured({"mission": 1.2, "long": 1.1, "tiny": 0.5})
     result = judge(evidence, EACH)
     assert result.status is Status.PASS, result.sentence
-    assert result.sentence.startswith("mission 1.200x, 99.2 % interval 1.200 to 1.200, bar 1.150")
+    assert result.sentence.startswith("mission 1.200x, 99.2 % interval 1.200 to 1.200, threshold 1.150")
     assert result.sentence.endswith("; long 1.100x; tiny 0.500x")
     slow = judge(measured({"mission": 1.2, "long": 1.04, "tiny": 0.5}), EACH)
     assert (slow.status, slow.code) == (Status.FAIL, "performance.too_slow") and slow.sentence.startswith("long 1.040x")

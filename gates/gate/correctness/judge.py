@@ -2,8 +2,8 @@
 
 What: every case of shapes x seeds (the headline, "6/6"), the problem's odd shapes and special inputs, fresh shapes and structured values
 drawn from this run's seed and, with ``--thorough``, edge shapes. A case must run, write finite numbers into every element of its outputs
-and nothing else, and give the same bits again. Then its errors against the float64 reference are judged. A check fails if ``not (err <=
-limit)``, so NaN and missing values fail.
+and nothing else, and give the same bits again. Then its errors against the float64 reference are judged. A check fails if
+``not (err <= limit)``, so NaN and missing values fail.
 
 - ``max_abs_err``, ``mean_abs_err``, ``bad_pct``: absolute limits for ordinary inputs.
 - ``max_err_over_bound``: the largest error over the error that rounding explains, element by element (the problem's ``error_bound``). It

@@ -44,12 +44,12 @@ struct Warp {
     std::uint32_t thread[3][kLanes] = {};
     std::uint32_t onward = 0;              // lanes that have not jumped back over their last barrier of the CTA
     std::uint32_t last_barrier[kLanes] = {};  // the place after it
-    std::uint32_t latest_barrier = 0;      // of these, the last in the program
     std::uint32_t unchanged = 0;           // lanes whose store writes what is there: no race
     std::uint64_t executed = 0;            // operations
-    std::vector<std::vector<Call>> calls;  // a lane; empty before the first
     Products* products = nullptr;          // null if the program has no wgmma
     std::uint32_t registers = 0;           // a thread, by setmaxnreg or the launch
+    std::uint32_t latest_barrier = 0;      // of last_barrier, the last in the program
+    std::vector<std::vector<Call>> calls;  // a lane; empty before the first
 
     template <class T> T* lanes(std::uint32_t slot) { return reinterpret_cast<T*>(file + slot); }
     std::uint32_t& mask_at(std::uint32_t slot) { return *reinterpret_cast<std::uint32_t*>(file + slot); }

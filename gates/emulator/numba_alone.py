@@ -19,6 +19,7 @@ from gates.core.errors import DoesNotWork, GatesError, NotHere
 _PLACE = re.compile(r" at (\S.*?) \((\d+)\)|File \"(.+?)\", line (\d+)")
 _STEP = re.compile(r"Failed in \w+ mode pipeline")  # what Numba puts before its reason
 _REFUSALS = ("numba.cuda.errors", "numba.cuda.core.errors", "numba.core.errors")
+_HINT = "install it into this Python's own folder, not by PYTHONPATH: pip install 'kernel-gates[numba]'"
 _BLOCK = 256  # threads, where the driver would choose: kernel.forall(n)
 
 
@@ -46,8 +47,7 @@ def use(number: Callable[[], int], launch: Callable[..., None], refused: Callabl
         get_cuda_paths()  # looks for the compiler's libraries
         nvvm.NVVM()
     except Exception as error:
-        hint = "install it into this Python's own folder, not by PYTHONPATH: pip install 'kernel-gates[numba]'"
-        raise DoesNotWork("numba-cuda", error, hint) from error
+        raise DoesNotWork("numba-cuda", error, _HINT) from error
 
     made = CUDADispatcher.__init__
 
@@ -63,7 +63,11 @@ def use(number: Callable[[], int], launch: Callable[..., None], refused: Callabl
         except Exception as error:
             if type(error).__module__ in _REFUSALS or type(error).__name__ == "NvvmError":
                 refused(error, *_told(error), self.py_func)
-            elif (places := _stumbled(error)) and plain_compiles():
+            elif isinstance(error, GatesError):
+                raise
+            elif not plain_compiles():
+                raise DoesNotWork("numba-cuda", error, _HINT) from error
+            elif places := _stumbled(error):
                 said = f"{type(error).__name__}: {error}"
                 refused(error, places, said, self.py_func)
                 raise Refused(said) from error
@@ -130,7 +134,7 @@ def _stumbled(error: Exception) -> list[tuple[str, int]]:
 
     Empty for an error that tells nothing of them: a missing file, or a name that Numba itself misses in another package.
     """
-    if isinstance(error, (OSError, ImportError, GatesError)):
+    if isinstance(error, (OSError, ImportError)):
         return []
     values = [value for frame, _ in traceback.walk_tb(error.__traceback__) for value in frame.f_locals.values()][::-1]
     places = [(loc.filename, loc.line) for loc in (getattr(value, "loc", None) for value in values) if loc and hasattr(loc, "filename")]

@@ -38,11 +38,11 @@ def new_command(name: str, kind: str | None, source: str | None, directory: Path
     """Make the task NAME, which runs at once, for you to change.
 
     --kind makes the folder NAME, its baseline NAME_eager in plain PyTorch, and NAME_problem.py. --from makes the next
-    rung of another task. Nothing is overwritten.
+    rung of another task, with a copy of the source that has the task's name. Nothing is overwritten.
 
     Example: gates new my_norm --kind triton
     """
-    from gates.task.load import find_task
+    from gates.task.load import find_task, load_task
     from gates.task.scaffold import new_task, next_rung
 
     if (kind is None) == (source is None):
@@ -53,11 +53,15 @@ def new_command(name: str, kind: str | None, source: str | None, directory: Path
             raise GatesError(
                 "--dir goes with --kind", hint="--from writes the next rung next to the rung before, whose problem and baseline it shares"
             )
-        made = [next_rung(name, find_task(source, environ={}))]
+        before = find_task(source, environ={})
+        made = next_rung(name, before)
     else:
         made = new_task(name, str(kind), directory or Path())
     for path in made:
         print_text(f"made: {short_path(path)}")
+    if source is not None:
+        for shared in (path for path in load_task(made[0], environ={}).sources if path in before.sources):
+            print_text(f"shared with {before.name}: {short_path(shared)}; to change it, copy it and name the copy under `sources`")
     task = short_path(made[0])
     print_text(f"next: gates run {task if Path(task).is_absolute() else f'./{task}'}")
 

@@ -17,6 +17,7 @@ from gates.core.errors import EXIT_USAGE, GatesError
 from gates.gate.registry import ROWS
 from gates.hardware import chips
 from gates.task.load import CUDA, EXTENSION, PYTHON, Task, faults, load_task
+from gates.task.scaffold import UNTITLED
 
 _SCRIPTS = {"build.py": "build", "runner.py": "run"}  # and what each calls
 _TOO_ROUGH = ("float32", "float16", "bfloat16")
@@ -51,6 +52,7 @@ def lint(folder: Path) -> list[str]:
     misspelt = any(_NO_SHAPE in line for line in of_problem)  # then the timed shape may be the one that is meant
     return [
         *found,
+        *_title(task),
         *_names(folder),
         *_sources(task),
         *_chips(task),
@@ -73,6 +75,12 @@ def _script(path: Path, call: str) -> Iterator[str]:
         yield f"{path}: missing; {lines}"
     elif "gates.run." in path.read_text(encoding="utf-8", errors="replace"):
         yield f"{path}: imports gates.run, which is no longer for tasks; {lines}"
+
+
+def _title(task: Task) -> Iterator[str]:
+    """The title that `gates new --from` wrote."""
+    if UNTITLED in task.title:
+        yield f"{_at(task, 'title')}: title: still the placeholder {task.title!r}: say what the task does"
 
 
 def _names(folder: Path) -> Iterator[str]:

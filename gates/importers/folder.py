@@ -9,12 +9,10 @@ from __future__ import annotations
 import ast
 import contextlib
 import hashlib
-import importlib.machinery
 import json
 import math
 import re
 import shutil
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +27,7 @@ from gates.gate.correctness.output_scale import bounds
 from gates.gate.registry import ROWS, gates_of
 from gates.importers import languages
 from gates.task.load import NUMBA, WARP, load_task
-from gates.task.scaffold import template
+from gates.task.scaffold import check_name, template
 from gates.task.sources.default_stream import default_stream_launches
 
 ADAPTERS = Path(__file__).with_name("adapters")
@@ -131,14 +129,7 @@ def adapter(name: str) -> str:
 def task_name(given: str | None, fallback: str) -> str:
     """The name of the task to make: ``given``, or one made of ``fallback``. GatesError for a name that can't be one."""
     name = given or re.sub(r"[^a-z0-9]+", "_", fallback.lower()).strip("_").lstrip("0123456789_")
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-        raise GatesError(f"{name or fallback!r} can't be the name of a task", hint="give one with --name: lower-case letters, digits and _")
-    here = Path.cwd()  # `python -m gates` looks there, a task's runner does not
-    spec = importlib.machinery.PathFinder.find_spec(name, [place for place in sys.path if Path(place).resolve() != here])
-    if name in sys.stdlib_module_names or (spec is not None and spec.origin is not None):
-        raise GatesError(
-            f"the name {name!r} is that of a Python module, which would hide the task's problem", hint="give another with --name"
-        )
+    check_name(name or fallback, "give another with --name")
     return name
 
 

@@ -10,7 +10,8 @@ import yaml
 from places import ROOT
 
 FAMILIES = ("sdpa_fp8", "sdpa_fp16")
-LONG = {"fp16_v11_pingpong": 420, "stage5_wgmma": 400}  # most lines; 250 for all others
+MOST_LINES = 250
+LONG = {"fp16_v11_pingpong": 420, "stage5_wgmma": 400}  # stages that may have more lines
 EVERYWHERE = {"DEBUG_PRINT", "CAUSAL"}  # toggles of all stages of a family
 TILES = {"USE_SWIZZLE", "STRIPS"}  # of kernels/sdpa
 LOADER = {"GENERAL", "BF16"}  # macros of kernels/loader.py, which no task has
@@ -38,9 +39,14 @@ def test_a_folder_holds_the_stages_and_their_parts_alone(family: str) -> None:
 @pytest.mark.parametrize("stage", TASKS)
 def test_a_stage_is_one_file_with_its_name(stage: str) -> None:
     task, text = TASKS[stage], SOURCES[stage].read_text(encoding="utf-8")
-    assert [Path(source).name for source in task["sources"]] == [f"{stage}.cu"] and text.startswith(f"// {stage}: ")
-    assert "baseline" not in task or f"\n// Since the stage before ({task['baseline']}):\n" in text
-    assert len(text.splitlines()) <= LONG.get(stage, 250)
+    where, since = SOURCES[stage].relative_to(ROOT), f"// Since the stage before ({task.get('baseline')}):"
+    assert [Path(source).name for source in task["sources"]] == [f"{stage}.cu"], (
+        f"tasks/{stage}/task.yaml: `sources` is not {stage}.cu alone"
+    )
+    assert text.startswith(f"// {stage}: "), f"{where}: the first line must begin with `// {stage}: `"
+    assert "baseline" not in task or f"\n{since}\n" in text, f"{where}: the head comment needs the line `{since}`, then what changed"
+    lines, most = len(text.splitlines()), LONG.get(stage, MOST_LINES)
+    assert lines <= most, f"{where}: {lines} lines, at most {most}: move code to parts/, or give the stage a row in LONG of this test"
     assert all(re.match(r"parts/|\.\./(cuda|sdpa)/", name) for name in re.findall(r'#include "(.*)"', text))
     own = toggles(text)
     assert not LOADER & (own | set(task["toggles"]))

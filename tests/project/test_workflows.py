@@ -264,29 +264,57 @@ def places_here() -> list[touched_stages.Places]:
     return [touched_stages.places_of(path.parent, ROOT) for path in sorted(ROOT.glob("tasks/*/task.yaml"))]
 
 
+TASKS = {path.parent.name: yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(ROOT.glob("tasks/*/task.yaml"))}
+
+
+def included(path: Path) -> set[Path]:
+    """A source and all that it includes."""
+    names = re.findall(r'^#include "(.*)"', path.read_text(encoding="utf-8"), re.M)
+    return {path}.union(*(included((path.parent / name).resolve()) for name in names))
+
+
+def stages_of(file: str) -> list[str]:
+    """The stages whose folder or sources have ``file``, and those measured against them."""
+    own = {
+        name
+        for name, task in TASKS.items()
+        if file.startswith(f"tasks/{name}/") or any(ROOT / file in included(ROOT / source) for source in task["sources"])
+    }
+    return [name for name, task in TASKS.items() if {name, task.get("baseline")} & own]
+
+
 @pytest.mark.parametrize(
-    ("files", "stages"),
+    ("file", "some"),
     [
-        (["README.md", "tests/test_task.py", "docs/internals/design.md"], ""),
-        (["tasks/stage1_wmma_qk/task.yaml"], "1 2"),
-        (["tasks/stage3_cp_async/runner.py"], "3 4"),
-        (["kernels/sdpa_fp8/parts/softmax.cuh"], "0 1 2 3 4"),
-        (["kernels/sdpa_fp8/parts/scores_scalar.cuh"], "0 1 2"),
-        (["kernels/sdpa_fp8/stage1_wmma_qk.cu"], "1 2"),
-        (["kernels/other/other.cu"], ""),
-        (["kernels/cuda/launcher.cuh"], "0 1 2 3 4 5"),
-        (["kernels/cuda/fp8.cuh"], "4 5"),
-        (["kernels/cuda/wgmma.cuh"], "5"),
-        (["kernels/sdpa/rows.cuh"], "4 5"),
-        (["kernels/sdpa_fp8/nobody_includes_it.cuh"], ""),
-        (["tasks/problems/sdpa_fp8_inputs.py"], "0 1 2 3 4 5"),
-        (["gates/gate/ptxas/judge.py"], "0 1 2 3 4 5"),
-        (["constraints.txt"], "0 1 2 3 4 5"),
+        ("README.md", ""),
+        ("tests/test_task.py", ""),
+        ("docs/internals/design.md", ""),
+        ("tasks/stage1_wmma_qk/task.yaml", "stage1_wmma_qk stage2_wmma_pv"),
+        ("tasks/stage3_cp_async/runner.py", "stage3_cp_async stage4_mma"),
+        ("kernels/sdpa_fp8/parts/softmax.cuh", "stage0_scalar stage1_wmma_qk stage2_wmma_pv stage3_cp_async stage4_mma"),
+        ("kernels/sdpa_fp8/parts/scores_scalar.cuh", "stage0_scalar stage1_wmma_qk stage2_wmma_pv"),
+        ("kernels/sdpa_fp8/stage1_wmma_qk.cu", "stage1_wmma_qk stage2_wmma_pv"),
+        ("kernels/other/other.cu", ""),
+        ("kernels/cuda/launcher.cuh", "stage0_scalar stage5_wgmma"),
+        ("kernels/cuda/fp8.cuh", "stage4_mma stage5_wgmma"),
+        ("kernels/cuda/wgmma.cuh", "stage5_wgmma"),
+        ("kernels/sdpa/rows.cuh", "stage4_mma stage5_wgmma"),
+        ("kernels/sdpa_fp8/nobody_includes_it.cuh", ""),
     ],
 )
-def test_changed_files_to_stages(files: list[str], stages: str) -> None:
-    found = touched_stages.touched_stages(files, places_here())
-    assert " ".join(sorted(name[5] for name in found if name.startswith("stage"))) == stages, found
+def test_changed_files_to_stages(file: str, some: str) -> None:
+    found = touched_stages.touched_stages([file], places_here())
+    assert list(found) == stages_of(file) and set(some.split()) <= set(found) and bool(some) == bool(found)
+
+
+@pytest.mark.parametrize("file", ["gates/gate/ptxas/judge.py", "constraints.txt"])
+def test_the_engine_touches_every_stage(file: str) -> None:
+    assert list(touched_stages.touched_stages(["README.md", file], places_here())) == list(TASKS)
+
+
+def test_a_problem_touches_the_stages_that_solve_it() -> None:
+    found = touched_stages.touched_stages(["tasks/problems/sdpa_fp8_inputs.py"], places_here())
+    assert {name for name, task in TASKS.items() if "sdpa_fp8" in task["problem"]} <= set(found) < set(TASKS)
 
 
 def test_a_deleted_header_touches_those_that_include_it(tmp_path: Path) -> None:
@@ -294,7 +322,7 @@ def test_a_deleted_header_touches_those_that_include_it(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "tasks", tmp_path / "tasks")
     (tmp_path / "kernels" / "cuda" / "fp8.cuh").unlink()
     places = [touched_stages.places_of(path.parent, tmp_path) for path in sorted(tmp_path.glob("tasks/*/task.yaml"))]
-    assert list(touched_stages.touched_stages(["kernels/cuda/fp8.cuh"], places)) == ["stage4_mma", "stage5_wgmma"]
+    assert list(touched_stages.touched_stages(["kernels/cuda/fp8.cuh"], places)) == stages_of("kernels/cuda/fp8.cuh")
 
 
 def test_a_symbolic_link_and_what_it_leads_to_touch_the_stages_behind_it(tmp_path: Path) -> None:
@@ -303,7 +331,7 @@ def test_a_symbolic_link_and_what_it_leads_to_touch_the_stages_behind_it(tmp_pat
     (tmp_path / "kernels" / "cuda").rename(tmp_path / "elsewhere")
     (tmp_path / "kernels" / "cuda").symlink_to("../elsewhere")
     places = [touched_stages.places_of(path.parent, tmp_path) for path in sorted(tmp_path.glob("tasks/*/task.yaml"))]
-    assert list(touched_stages.touched_stages(["elsewhere/fp8.cuh"], places)) == ["stage4_mma", "stage5_wgmma"]
+    assert list(touched_stages.touched_stages(["elsewhere/fp8.cuh"], places)) == stages_of("kernels/cuda/fp8.cuh")
     assert "stage0_scalar" in touched_stages.touched_stages(["kernels/cuda"], places)
 
 

@@ -45,7 +45,8 @@ def test_every_rung_there_is_stands_in_its_table_in_order() -> None:
         names = [rung.name for rung in ladder_page.rungs_of(family, RECORDED)]
         assert {path.parent.name for path in (ROOT / "tasks").glob(f"{prefix}*/task.yaml")} <= set(names)
         assert names == sorted(names, key=lambda name: int(name.removeprefix(prefix).split("_")[0]))
-        assert all(f"**{name}**" in PAGE for name in names), "a rung without prose"
+        missing = [name for name in names if f"**{name}**" not in PAGE]
+        assert not missing, f"docs/internals/ladder.md: add a line `- **{missing[0]}**: …` on what the rung does, also for {missing[1:]}"
 
 
 def test_a_measurement_stands_beside_its_prediction(tmp_path: Path) -> None:

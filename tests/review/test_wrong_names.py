@@ -84,7 +84,9 @@ def test_what_needs_a_device_says_how_to_do_without(arguments: list[str], hint: 
     assert isinstance(error, GatesError) and (error.what, error.exit_code) == ("no CUDA device", 3) and hint in (error.hint or "")
 
 
-@pytest.mark.parametrize(("target", "near"), [("stage9", "stage4"), ("stge2", "stage2"), ("fp16_v9", "fp16_v9_pipeline"), ("tets", "test")])
+@pytest.mark.parametrize(
+    ("target", "near"), [("stage9", "did you mean stage"), ("stge2", "stage2"), ("fp16_v9", "fp16_v9_pipeline"), ("tets", "test")]
+)
 def test_make_names_what_was_meant(target: str, near: str) -> None:
     done = subprocess.run(
         ["make", "VENV=none", f"PYTHON={sys.executable}", target], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False

@@ -10,7 +10,6 @@ import pytest
 from conftest import OnceASession
 
 from gates.core.errors import GatesError
-from gates.emulator.cpu.build import kernel_library
 from gates.emulator.cpu.loading import CpuDevice, Launcher
 
 SOURCE = cpu_kit.DATA / "calls.cu"
@@ -19,7 +18,7 @@ X = np.random.default_rng(0).integers(-50, 50, 128).astype(np.int32)
 
 @pytest.fixture(scope="module")
 def library(kept: OnceASession) -> Path:
-    return kept("cpu-calls", lambda folder: kernel_library([SOURCE], folder / "calls.so", flags=["-w"])) / "calls.so"
+    return kept("cpu-calls", lambda folder: cpu_kit.kernel_library([SOURCE], folder / "calls.so", flags=["-w"])) / "calls.so"
 
 
 @pytest.fixture(params=[0, 1])

@@ -11,7 +11,6 @@ import pytest
 from conftest import OnceASession
 
 from gates.core.errors import GatesError
-from gates.emulator.cpu.build import kernel_library
 from gates.emulator.cpu.loading import CpuDevice, Launcher
 
 SOURCE = cpu_kit.DATA / "clusters.cu"
@@ -21,7 +20,7 @@ SETTINGS = [{"seed": 0}, {"seed": 1}, {"seed": 4}, {"seed": 3, "races": 0}]
 
 @pytest.fixture(scope="module")
 def library(kept: OnceASession) -> Path:
-    return kept("cpu-clusters", lambda folder: kernel_library([SOURCE], folder / "clusters.so", capability="90a")) / "clusters.so"
+    return kept("cpu-clusters", lambda folder: cpu_kit.kernel_library([SOURCE], folder / "clusters.so", capability="90a")) / "clusters.so"
 
 
 def line(text: str) -> str:

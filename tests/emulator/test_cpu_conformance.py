@@ -19,7 +19,6 @@ from conftest import OnceASession
 from places import ROOT
 
 from gates.core.errors import GatesError
-from gates.emulator.cpu.build import kernel_library
 from gates.emulator.cpu.loading import CpuDevice, DeviceArray
 
 RECORDED = ROOT / "results" / "recorded" / "h200" / "conformance.json"
@@ -53,7 +52,7 @@ def built(kept: OnceASession) -> Callable[[str], ctypes.CDLL]:
 
     def get(source: str) -> ctypes.CDLL:
         def fill(folder: Path) -> None:
-            kernel_library([library.FOLDER / f"{source}.cu"], folder / f"{source}.so", flags=["-std=c++17", "-w"])
+            cpu_kit.kernel_library([library.FOLDER / f"{source}.cu"], folder / f"{source}.so", flags=["-std=c++17", "-w"])
 
         return ctypes.CDLL(str(kept(f"cpu-conformance-{source}", fill) / f"{source}.so"))
 

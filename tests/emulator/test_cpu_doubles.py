@@ -10,7 +10,6 @@ import pytest
 from conftest import OnceASession
 
 from gates.core.errors import GatesError
-from gates.emulator.cpu.build import kernel_library
 from gates.emulator.cpu.loading import Launcher
 
 SOURCE = cpu_kit.DATA / "doubles.cu"
@@ -18,7 +17,7 @@ SOURCE = cpu_kit.DATA / "doubles.cu"
 
 @pytest.fixture(scope="module")
 def library(kept: OnceASession) -> Path:
-    return kept("cpu-doubles", lambda folder: kernel_library([SOURCE], folder / "doubles.so")) / "doubles.so"
+    return kept("cpu-doubles", lambda folder: cpu_kit.kernel_library([SOURCE], folder / "doubles.so")) / "doubles.so"
 
 
 @pytest.mark.parametrize(("entry", "m", "k", "mode"), [("by_wmma", 8, 4, 0), ("by_mma", 16, 4, 4), ("by_mma", 16, 8, 8)])

@@ -11,7 +11,6 @@ import pytest
 from conftest import OnceASession
 from places import ROOT
 
-from gates.emulator.cpu.build import kernel_library
 from gates.emulator.cpu.loading import Launcher
 
 HONEST = ROOT / "studies" / "honest"
@@ -28,7 +27,7 @@ def libraries(kept: OnceASession) -> dict[str, Path]:
 
     def fill(folder: Path) -> None:
         for source in sources:
-            kernel_library([HONEST / source], folder / f"{source}.so", flags=["-w"])
+            cpu_kit.kernel_library([HONEST / source], folder / f"{source}.so", flags=["-w"])
 
     return {source: kept("cpu-honest", fill) / f"{source}.so" for source in sources}
 

@@ -13,7 +13,6 @@ import pytest
 from conftest import OnceASession
 
 from gates.core.errors import GatesError
-from gates.emulator.cpu.build import kernel_library
 from gates.emulator.cpu.loading import CpuDevice, Launcher
 
 SOURCE = cpu_kit.DATA / "hopper.cu"
@@ -25,7 +24,7 @@ START = np.array([1, 2, 3, 4], np.float32)
 
 @pytest.fixture(scope="module")
 def library(kept: OnceASession) -> Path:
-    return kept("cpu-hopper", lambda folder: kernel_library([SOURCE], folder / "hopper.so", capability="90a")) / "hopper.so"
+    return kept("cpu-hopper", lambda folder: cpu_kit.kernel_library([SOURCE], folder / "hopper.so", capability="90a")) / "hopper.so"
 
 
 def line(text: str) -> str:

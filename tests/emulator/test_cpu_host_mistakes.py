@@ -11,7 +11,6 @@ import pytest
 from conftest import OnceASession
 
 from gates.core.errors import GatesError
-from gates.emulator.cpu.build import kernel_library
 from gates.emulator.cpu.loading import CpuDevice, Launcher
 
 SOURCE = cpu_kit.DATA / "host_mistakes.cu"
@@ -21,7 +20,7 @@ INVALID_VALUE, NO_MEMORY, NO_HANDLE, NOT_SUPPORTED, CAPTURE_IMPLICIT = 1, 2, 400
 
 @pytest.fixture(scope="module")
 def library(kept: OnceASession) -> Path:
-    made = kept("cpu-host-mistakes", lambda folder: kernel_library([SOURCE], folder / "host_mistakes.so", flags=["-w"]))
+    made = kept("cpu-host-mistakes", lambda folder: cpu_kit.kernel_library([SOURCE], folder / "host_mistakes.so", flags=["-w"]))
     return made / "host_mistakes.so"
 
 

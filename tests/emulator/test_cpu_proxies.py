@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from conftest import OnceASession
 
-from gates.emulator.cpu.build import kernel_library
 from gates.emulator.cpu.loading import CpuDevice, Launcher
 
 SOURCE = cpu_kit.DATA / "proxies.cu"
@@ -21,7 +20,7 @@ TILE = np.arange(64, dtype=np.float32)
 
 @pytest.fixture(scope="module")
 def library(kept: OnceASession) -> Path:
-    return kept("cpu-proxies", lambda folder: kernel_library([SOURCE], folder / "proxies.so", capability="90a")) / "proxies.so"
+    return kept("cpu-proxies", lambda folder: cpu_kit.kernel_library([SOURCE], folder / "proxies.so", capability="90a")) / "proxies.so"
 
 
 def read_by(library: Path, reader: str, fence: str, **settings: int) -> tuple[CpuDevice, np.ndarray]:

@@ -9,7 +9,6 @@ import pytest
 import torch
 from conftest import OnceASession
 
-from gates.emulator.cpu.build import kernel_library
 from gates.launch.emulated_kernel import EmulatedKernel
 from gates.task.sources.default_stream import CURRENT, DEFAULT
 
@@ -19,7 +18,7 @@ NOT_BEFORE, NEVER_AFTER, HOST = "does not wait for the caller's stream", "the ca
 
 @pytest.fixture(scope="module")
 def library(kept: OnceASession) -> Path:
-    return kept("cpu-streams", lambda folder: kernel_library([SOURCE], folder / "streams.so", flags=["-w"])) / "streams.so"
+    return kept("cpu-streams", lambda folder: cpu_kit.kernel_library([SOURCE], folder / "streams.so", flags=["-w"])) / "streams.so"
 
 
 def found(library: Path, entry: str, mode: int, stream: str = CURRENT, kind: str = "stream_order") -> list[str]:

@@ -10,7 +10,6 @@ import pytest
 from conftest import OnceASession
 
 from gates.core.errors import GatesError
-from gates.emulator.cpu.build import kernel_library
 from gates.emulator.cpu.loading import CpuDevice, Launcher
 
 SOURCE = cpu_kit.DATA / "textures.cu"
@@ -21,7 +20,7 @@ WRAP, CLAMP, MIRROR, BORDER = range(4)
 
 @pytest.fixture(scope="module")
 def library(kept: OnceASession) -> Path:
-    return kept("cpu-textures", lambda folder: kernel_library([SOURCE], folder / "textures.so", flags=["-w"])) / "textures.so"
+    return kept("cpu-textures", lambda folder: cpu_kit.kernel_library([SOURCE], folder / "textures.so", flags=["-w"])) / "textures.so"
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import pytest
 from conftest import OnceASession
 
 from gates.core.errors import GatesError
-from gates.emulator.cpu.build import kernel_library
 from gates.emulator.cpu.loading import CpuDevice, Launcher
 
 SOURCE = cpu_kit.DATA / "together.cu"
@@ -19,7 +18,7 @@ X = np.arange(128, dtype=np.float32)
 
 @pytest.fixture(scope="module")
 def library(kept: OnceASession) -> Path:
-    return kept("cpu-together", lambda folder: kernel_library([SOURCE], folder / "together.so")) / "together.so"
+    return kept("cpu-together", lambda folder: cpu_kit.kernel_library([SOURCE], folder / "together.so")) / "together.so"
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,23 @@ from typing import Any
 import numpy as np
 from places import ROOT
 
-from gates.emulator.cpu.build import kernel_library
+from gates.emulator.cpu.build import runtime_library
 from gates.emulator.cpu.loading import CpuDevice, DeviceArray, Launcher
 from gates.emulator.cpu.records import Finding
 from gates.task import problem
 from gates.task.load import load_task
 
 DATA = ROOT / "tests" / "data" / "cpu"
+
+
+def kernel_library(sources: Sequence[Path], output: Path, *, capability: str = "90", flags: Sequence[str] = ()) -> Path:
+    """Compile ``sources`` to a library whose CUDA runtime is that of the device in this process."""
+    runtime, code = runtime_library(), f"arch=compute_{capability},code=compute_{capability}"
+    argv = ["nvcc", "-shared", "-cudart=none", "-Xcompiler", "-fPIC", "-lineinfo", "--no-compress", "-gencode", code, *flags]
+    argv += [*map(str, sources), str(runtime), "-Xlinker", f"-rpath={runtime.parent}", "-o", str(output)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return output
 
 
 def apart(library: Path, calls: str) -> subprocess.CompletedProcess[str]:

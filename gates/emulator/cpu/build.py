@@ -129,45 +129,6 @@ def _tool(cxx: str, name: str) -> str:
     return done.stdout.strip() or name
 
 
-def kernel_library(
-    sources: Sequence[Path],
-    output: Path,
-    *,
-    nvcc: str = "nvcc",
-    capability: str = "90",
-    flags: Sequence[str] = (),
-    runtime: Path | None = None,
-) -> Path:
-    """Compile ``sources`` with nvcc, host and device half, to a library whose CUDA runtime is the CPU device's.
-
-    ``capability`` is the architecture's number, such as 90 or 90a. Raises GatesError with nvcc's first errors, or with the names
-    of the CUDA functions that the CPU device does not have.
-    """
-    runtime = runtime or runtime_library()
-    argv = [
-        nvcc,
-        "-shared",
-        "-cudart=none",
-        "-Xcompiler",
-        "-fPIC",
-        "-lineinfo",
-        "--no-compress",
-        "-gencode",
-        f"arch=compute_{capability},code=compute_{capability}",
-        *flags,
-        *map(str, sources),
-        str(runtime),
-        "-Xlinker",
-        f"-rpath={runtime.parent}",
-        "-o",
-    ]
-    _make(argv, output)
-    if lacking := sorted(_undefined(output) - _defined(runtime)):
-        output.unlink()
-        raise GatesError(f"not supported by the CPU device: {', '.join(lacking)}", hint="judge this kernel on a CUDA device")
-    return output
-
-
 def task_library(
     sources: Sequence[Path],
     output: Path,
@@ -199,20 +160,6 @@ def _make(argv: list[str], output: Path) -> None:
         raise GatesError(f"can't start {argv[0]}: {error.strerror}", hint="install it, or put it on PATH") from None
     finally:
         Path(temporary).unlink(missing_ok=True)
-
-
-def _symbols(library: Path, *options: str) -> set[str]:
-    done = subprocess.run(["nm", "-D", *options, str(library)], capture_output=True, text=True, check=False)
-    return {line.split()[-1].split("@")[0] for line in done.stdout.splitlines() if line.strip()}
-
-
-def _undefined(library: Path) -> set[str]:
-    return {name for name in _symbols(library, "--undefined-only") if re.match(r"(__)?cuda[A-Z]|cu[A-Z]", name)}
-
-
-@lru_cache(maxsize=4)
-def _defined(library: Path) -> frozenset[str]:
-    return frozenset(_symbols(library, "--defined-only"))
 
 
 @lru_cache(maxsize=4)

@@ -208,7 +208,7 @@ def check_build_root(build_root: Path) -> None:
     try:
         jsonio.probe_folder(build_root)
     except OSError as error:
-        raise _unwritable(Path(error.filename), error.strerror or "") from None
+        raise _unwritable(build_root, error.strerror or "") from None
 
 
 def _make_folders(folder: Path, plans: list[_Plan]) -> None:

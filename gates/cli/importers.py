@@ -23,7 +23,7 @@ _SOLUTIONS = click.option(
 
 
 def _options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What the three commands have in common."""
+    """What the commands have in common."""
     for option in (
         click.option(
             "--limit-s",

@@ -92,7 +92,7 @@ def number_values(text: str | None, option: str) -> tuple[int, ...] | None:
 
 
 def task_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Tasks of `gates list`, by name and by the beginning up to an underscore."""
+    """Tasks of `gates list`, by name; the shipped ones by the beginning up to an underscore, too."""
     return _fitting(incomplete, _tasks())
 
 
@@ -116,11 +116,11 @@ def code_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> l
 
 
 def _tasks() -> Iterator[str]:
-    from gates.task.load import task_folders
+    from gates.task.load import own_folders, task_folders
 
     names = [folder.name for folder in task_folders()]
     short = [name.partition("_")[0] for name in names]
-    yield from sorted({*names, *(one for one in short if short.count(one) == 1)})
+    yield from sorted({*names, *(one for one in short if short.count(one) == 1), *(folder.name for folder in own_folders())})
 
 
 def _folders(folder: Path) -> list[Path]:

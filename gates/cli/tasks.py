@@ -15,18 +15,27 @@ from gates.task.load import KINDS
 
 @click.command("list")
 def list_command() -> None:
-    """List the tasks here: name, baseline, title.
+    """List the tasks in the working folder and the shipped ones: name, baseline, title.
 
     Example: gates list
     """
-    from gates.task.load import load_task, task_folders
+    from gates.task.load import load_task, own_folders, task_folders
 
-    folders = task_folders()
-    if not folders:
-        raise GatesError(f"no tasks/ folder in {Path.cwd()}", hint="gates new my_norm --kind cuda makes a task here")
-    for folder in folders:
-        task = load_task(folder, environ={})
-        print_text(f"{task.name:24} {task.baseline or '-':24} {task.title}")
+    own = own_folders()
+    shown = {f"./{folder}": folder for folder in own}
+    shown |= {folder.name: folder for folder in task_folders() if folder not in map(Path.resolve, own)}
+    if not shown:
+        raise GatesError(f"no task folder in {Path.cwd()} or in tasks/ there", hint="gates new my_norm --kind cuda makes a task here")
+    broken = []
+    for name, folder in shown.items():
+        try:
+            task = load_task(folder, environ={})
+        except GatesError as error:
+            broken.append(error)
+        else:
+            print_text(f"{name:24} {task.baseline or '-':24} {task.title}")
+    if broken:
+        raise broken[0]
 
 
 @click.command("new")

@@ -125,7 +125,7 @@ def _construct(loader: yaml.SafeLoader, node: yaml.Node, path: Path, place: Plac
     value = loader.construct_object(node)
     place_text = f"{path}:{node.start_mark.line + 1}"
     if isinstance(value, float) and not math.isfinite(value):
-        raise GatesError(f"{place_text}: {node.value} is not a finite number")
+        raise GatesError(f"{place_text}: {node.value} is not a finite number", hint="write a number that is one: 0.001, 1e-5")
     if isinstance(value, str) and not value.encode("utf-8", "replace").decode("utf-8") == value:
         raise GatesError(f"{place_text}: text that is not Unicode")
     return value

@@ -18,6 +18,7 @@ from gates.importers.folder import Imported, Original, Side
 
 FORMAT = "robust-kbench"
 _TOLERANCE = "robust-kbench's rule, |out - reference| <= 1e-3 + 1e-3 * |reference|: the defaults of its run_kernel.py"
+_FILES = ("func_forward.py", "config_forward.json", "forward.cu")
 _GROUPS = ("init_configs", "input_configs", "shared_configs")
 
 
@@ -26,15 +27,12 @@ def load(task: Path, kernel: Path | None = None) -> Imported:
 
     Raises GatesError where a file is missing or is not of the format.
     """
-    if not task.is_dir():
-        raise GatesError(f"{task} is not a folder", hint="name a task folder of robust-kbench")
+    paths = (task / "func_forward.py", task / "config_forward.json", kernel or task / "forward.cu")
+    if missing := [path.name for path in paths if not path.exists()]:
+        raise GatesError(f"{task} has no {' and no '.join(missing)}", hint=f"a task folder of {FORMAT} has {', '.join(_FILES)}")
     function, config, cuda = (
         Original(path, kept, folder.read(path))
-        for path, kept in (
-            (task / "func_forward.py", "problem_original.py"),
-            (task / "config_forward.json", "config_forward.json"),
-            (kernel or task / "forward.cu", "forward.cu"),
-        )
+        for path, kept in zip(paths, ("problem_original.py", "config_forward.json", "forward.cu"), strict=True)
     )
     sources.require(sources.python_tree(function), ("forward_fn", "Model", "get_inputs"), str(function.path), FORMAT)
     settings = _settings(jsonio.loads(folder.text(config), str(config.path)), config.path)

@@ -234,16 +234,16 @@ def load_task(folder: Path, overrides: Mapping[str, str] | None = None, environ:
 
 
 def faults(folder: Path) -> list[GatesError]:
-    """All that ``load_task`` would raise for what a task.yaml says, not only the first; raises itself where there is none to read."""
+    """All that ``load_task`` would raise for what a task.yaml says, not only the first; raises GatesError if there is no task.yaml."""
     path = Path(folder).resolve() / "task.yaml"
     if not path.is_file():
         raise GatesError(f"no task.yaml in {path.parent}", hint="gates new NAME --kind KIND makes a task folder")
-    data, lines = yamlio.load(path)
     found = []
     try:
+        data, lines = yamlio.load(path)
         _check_schema(data, lines, path)
     except GatesError as error:
-        return [error]  # what does not fit the schema can't be looked at any closer
+        return [error]  # what is not YAML or does not fit the schema can't be looked at any closer
     for check in _checks(data, lines, path):
         try:
             check()
@@ -266,7 +266,10 @@ def _checks(data: Mapping[str, Any], lines: Mapping[yamlio.Place, int], path: Pa
 
 def _check_folder_name(name: str, lines: Mapping[yamlio.Place, int], path: Path) -> None:
     if name != path.parent.name:
-        raise GatesError(f"{path}:{lines[('name',)]}: name is {name!r}, but the folder is {path.parent.name!r}")
+        raise GatesError(
+            f"{path}:{lines[('name',)]}: name is {name!r}, but the folder is {path.parent.name!r}",
+            hint=f"rename the folder to {name}, or give both another name",
+        )
 
 
 def _check_flags(flags: Sequence[str], toggles: Mapping[str, int], lines: Mapping[yamlio.Place, int], path: Path) -> None:
@@ -351,6 +354,11 @@ def task_folders() -> list[Path]:
         if folders:
             return folders
     return []
+
+
+def own_folders() -> list[Path]:
+    """The task folders in the working folder, relative to it."""
+    return sorted(path.parent for path in Path().glob("[!.]*/task.yaml"))
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -8,8 +8,10 @@ import click
 import pytest
 from click.shell_completion import BashComplete
 from click.testing import CliRunner
+from places import ROOT
 
 from gates.cli.main import cli
+from gates.cli.options import task_names
 from gates.core.errors import GatesError
 
 
@@ -49,8 +51,25 @@ def test_every_task_and_run_argument_is_completed() -> None:
                 assert argument._custom_shell_complete is not None, f"gates {name} {argument.name}"
 
 
-def test_a_folder_without_tasks_says_how_to_make_one(monkeypatch) -> None:
+def test_a_folder_without_tasks_says_how_to_make_one_and_lists_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def listed() -> str:
+        return CliRunner().invoke(cli, ["list"], catch_exceptions=False).output
+
+    monkeypatch.chdir(tmp_path)
+    shipped = listed()
+    assert "stage2_wmma_pv" in shipped and "./" not in shipped
     monkeypatch.setattr("gates.task.load.task_folders", lambda: [])
-    with pytest.raises(GatesError, match="no tasks/ folder in") as caught:
-        CliRunner().invoke(cli, ["list"], catch_exceptions=False)
-    assert "gates new" in caught.value.hint
+    with pytest.raises(GatesError, match="no task folder in") as caught:
+        listed()
+    command = caught.value.hint.partition(" makes a task here")[0].split()
+    assert CliRunner().invoke(cli, command[1:]).exit_code == 0
+    assert [line.split()[:2] for line in listed().splitlines()] == [["./my_norm", "my_norm_eager"], ["./my_norm_eager", "-"]]
+    assert {*task_names(None, None, "my_")} == {"my_norm", "my_norm_eager"}
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    assert listed().splitlines()[2:] == shipped.splitlines()
+    Path("my_norm", "task.yaml").write_text("name: [")
+    broken = CliRunner().invoke(cli, ["list"])
+    assert isinstance(broken.exception, GatesError) and broken.output.splitlines()[1:] == shipped.splitlines()
+    monkeypatch.chdir(ROOT / "tasks")
+    assert [line.split()[0].removeprefix("./") for line in listed().splitlines()] == [line.split()[0] for line in shipped.splitlines()]

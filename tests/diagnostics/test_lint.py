@@ -268,6 +268,26 @@ def test_the_exit_codes(tmp_path: Path, unrun: None, capsys: pytest.CaptureFixtu
     assert "1 finding\n" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("max_abs_err: 1.0e-5", "max_abs_err: .nan", ".nan is not a finite number"),
+        ("seeds: [0, 1, 2]", "seeds: [0]\nseeds: [1]", "key 'seeds' appears twice"),
+        ("seeds: [0, 1, 2]", "seeds: [0", "not valid YAML"),
+        ("seeds: [0, 1, 2]", "seeds: zero", "seeds: must be a list, not 'zero'"),
+    ],
+)
+def test_what_task_yaml_can_not_hold_is_a_finding(
+    tmp_path: Path, old: str, new: str, says: str, unrun: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = made(tmp_path, "cuda", (old, new))
+    assert guard(lambda: cli.main(["lint-task", str(folder)], standalone_mode=False)) == 1
+    out, err = capsys.readouterr()
+    assert out.startswith(f"{folder / 'task.yaml'}:") and says in out and out.endswith("\n1 finding\n") and not err
+    assert guard(lambda: cli.main(["run", str(folder)], standalone_mode=False)) == 2
+    assert capsys.readouterr().err.startswith("error: ")
+
+
 def test_a_script_for_the_old_import_path_is_told_its_new_lines(tmp_path: Path, unrun: None) -> None:
     folder = made(tmp_path, "python")
     (folder / "runner.py").write_text("from gates.run.runner import main\n\nmain(__file__)\n")

@@ -23,10 +23,12 @@ from gates.build.build import build
 from gates.build.toolchain import find_toolchain
 from gates.cli.guard import guard
 from gates.cli.main import cli
-from gates.core.errors import GatesError
+from gates.core.errors import GatesError, NotHere
 from gates.diagnostics.lint import _verdicts
 from gates.gate.correctness import output_scale
 from gates.importers import flashinfer_bench, folder, kernelbench, kernelbot, load_inline, robust_kbench, sizes, sources
+from gates.launch.c_launcher import KernelError
+from gates.launch.entry_point import Function, Place
 from gates.task.load import load_baseline, load_task
 from gates.task.problem import Problem
 
@@ -71,13 +73,15 @@ def module_of(task: Path, name: str) -> ModuleType:
         sys.path.remove(str(task.parent))
 
 
-def function_of(task: Path) -> Callable[..., Any]:
-    """The entry of a task of kind python."""
-    loaded = load_task(task, environ={})
-    spec = importlib.util.spec_from_file_location(f"kernel_of_{task.name}", loaded.sources[0])
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return getattr(module, loaded.entry)
+def called(task: Path, *arguments: Any) -> Any:
+    """What the entry of a task of kind python returns, loaded as a run loads it: its file alone, which is part of no package."""
+    loaded, before = load_task(task, environ={}), list(sys.path)
+    package = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == task.name}
+    try:
+        return Function(loaded.sources[0], loaded.entry, Place(on_cpu=True))(*arguments)
+    finally:
+        sys.path[:] = before
+        sys.modules.update(package)
 
 
 def worst(task: Path, problem: ModuleType, inputs: dict[str, Any], shape: dict[str, int]) -> float:
@@ -86,7 +90,7 @@ def worst(task: Path, problem: ModuleType, inputs: dict[str, Any], shape: dict[s
 
     names = load_task(task, environ={}).arguments or tuple(inputs)
     made = problem.make_outputs(shape, "cpu") if hasattr(problem, "make_outputs") else {}
-    returned = function_of(task)(*[{**made, **inputs}[name] for name in names])
+    returned = called(task, *[{**made, **inputs}[name] for name in names])
     if returned is not None:
         values = returned if isinstance(returned, (tuple, list)) else [returned]
         made = dict(zip(problem.reference(inputs, shape), values, strict=True))
@@ -96,22 +100,22 @@ def worst(task: Path, problem: ModuleType, inputs: dict[str, Any], shape: dict[s
     return max(float(((made[name].double() - exact[name]).abs() / bound[name]).max()) for name in exact)
 
 
-@pytest.mark.parametrize(
-    ("name", "load", "kept"),
-    [
-        ("scaled_linear", lambda: kernelbench.load(*KERNELBENCH), {"problem_original.py": KERNELBENCH[0], "model.py": KERNELBENCH[1]}),
-        (
-            "scaled_rows",
-            lambda: flashinfer_bench.load(*FLASHINFER),
-            dict(zip(("definition.json", "solution.json", "workloads.jsonl"), FLASHINFER, strict=True)),
-        ),
-        (
-            "rows",
-            lambda: robust_kbench.load(ROBUST),
-            {"problem_original.py": ROBUST / "func_forward.py", "forward.cu": ROBUST / "forward.cu"},
-        ),
-    ],
-)
+SAMPLES = [  # of each format: a name, how it is read, and the copies that the task keeps of its files
+    ("scaled_linear", lambda: kernelbench.load(*KERNELBENCH), {"problem_original.py": KERNELBENCH[0], "model.py": KERNELBENCH[1]}),
+    (
+        "scaled_rows",
+        lambda: flashinfer_bench.load(*FLASHINFER),
+        dict(zip(("definition.json", "solution.json", "workloads.jsonl"), FLASHINFER, strict=True)),
+    ),
+    (
+        "rows",
+        lambda: robust_kbench.load(ROBUST),
+        {"problem_original.py": ROBUST / "func_forward.py", "forward.cu": ROBUST / "forward.cu"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "load", "kept"), SAMPLES)
 def test_each_format_makes_a_task_its_baseline_and_keeps_its_origin(
     tmp_path: Path, unrun: None, name: str, load: Callable[[], folder.Imported], kept: dict[str, Path]
 ) -> None:
@@ -141,6 +145,18 @@ def test_each_format_makes_a_task_its_baseline_and_keeps_its_origin(
             assert worst(task, problem, tampered, shape) <= 1.0, "the kernel reads its inputs, not what it saw before"
         backends = problem.backends(inputs, shape)
         assert sorted(backends) == ["eager", "torch_compile"] and backends["eager"]() is not None
+
+
+@pytest.mark.parametrize("line", ["from .model import ModelNew", "from scaled_linear.model import ModelNew", "import no_such_module"])
+def test_a_caller_that_a_run_can_not_load_fails_here(tmp_path: Path, unrun: None, line: str) -> None:
+    task = folder.write(kernelbench.load(*KERNELBENCH), tmp_path, "scaled_linear", 60).task
+    problem = module_of(task, "problem")
+    shape = problem.SHAPES["given"]
+    inputs = problem.make_inputs(shape, 3, "cpu")
+    kernel = task / "kernel.py"
+    kernel.write_text(kernel.read_text().replace("import torch\n", f"import torch\n{line}\n", 1))
+    with pytest.raises((KernelError, NotHere), match=r"relative import|scaled_linear|no_such_module"):
+        worst(task, problem, inputs, shape)
 
 
 def test_a_solution_that_compiles_its_own_kernel_is_checked_for_memory_errors(tmp_path: Path, unrun: None) -> None:
@@ -210,7 +226,7 @@ def test_a_cuda_file_that_binds_a_function_is_a_solution(tmp_path: Path, unrun: 
     assert loaded.stream == "default" and (task / "solution.cu").read_text() == BOUND
     assert loaded.script == task / "kernel.py", "Python code calls it: the emulator can run it"
     monkeypatch.setattr(cpp_extension, "load", lambda name, files: SimpleNamespace(forward=lambda *given: (files, given)))
-    assert function_of(task)("x", 3) == ([str(task / "solution.cu")], ("x", 3))
+    assert called(task, "x", 3) == ([str(task / "solution.cu")], ("x", 3))
 
 
 @pytest.mark.parametrize("end", ["", 'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("one", &one); m.def("two", &two); }'])
@@ -279,8 +295,11 @@ def test_a_kernel_beside_the_folder_of_robust_kbench_is_taken(tmp_path: Path) ->
     task = shutil.copytree(ROBUST, tmp_path / "rows")
     (task / "forward.cu").unlink()
     assert robust_kbench.load(task, tmp_path / "kernel.cu").candidate.kernels == ["other"]
-    with pytest.raises(GatesError, match=r"can't read .*forward\.cu"):
+    with pytest.raises(GatesError, match=r"rows has no forward\.cu$"):
         robust_kbench.load(task)
+    with pytest.raises(GatesError, match=r"has no func_forward\.py and no config_forward\.json and no forward\.cu") as caught:
+        robust_kbench.load(tmp_path)
+    assert caught.value.hint == "a task folder of robust-kbench has func_forward.py, config_forward.json, forward.cu"
 
 
 def test_settings_of_robust_kbench_are_crossed_each_once() -> None:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gates.build.toolchain import wheel_folders
-from gates.hardware.chips import CHIPS, chip_of, occupancy, registers_per_cta
+from gates.hardware.chips import CHIPS, Chip, chip_of, occupancy, registers_per_cta
 
 REGISTERS = (0, 1, 16, 24, 32, 33, 40, 64, 65, 96, 128, 168, 200, 255, 256)
 THREADS = (1, 32, 33, 64, 96, 128, 160, 256, 384, 512, 768, 1000, 1024, 1025)
 SMEM = (0, 1, 127, 1024, 7000, 16384, 32768, 49152, 49153, 65536, 101376, 101377, 166912, 232448, 232449)
 BARRIERS = (0, 1, 16)
+PLAIN = (32, 32, 0, 0)  # of registers, threads, shared memory and barriers: every chip runs it
 
 PROGRAM = r"""
 #include <cstdio>
@@ -65,21 +67,38 @@ def oracle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "oracle"
 
 
+def of_the_header(chip: Chip, cases: list[tuple[int, int, int, int]], oracle: Path) -> list[int]:
+    """CTAs per SM by NVIDIA's header, negative where it refuses a case; a failed assertion if the header does not know the chip."""
+    prefix = (
+        f"{chip.number // 10} {chip.number % 10} {chip.threads_per_sm} {chip.smem_per_sm} {chip.smem_per_cta} {chip.reserved_smem_per_cta}"
+    )
+    lines = "\n".join(f"{prefix} {' '.join(map(str, (r, t, s, b)))}" for r, t, s, b in cases)
+    done = subprocess.run([str(oracle)], input=lines, capture_output=True, text=True, check=True)
+    found = [int(line) for line in done.stdout.split()]
+    assert len(found) == len(cases)
+    assert found[cases.index(PLAIN)] >= 0, (
+        f"{header_folder()}/cuda_occupancy.h does not know {chip.arch} with {chip.smem_per_sm} bytes of shared memory: check its row in "
+        "gates/hardware/chips.py, or set CUDA_HOME to a newer toolkit, whose header knows it"
+    )
+    return found
+
+
 @pytest.mark.parametrize("arch", sorted(CHIPS))
 def test_occupancy_agrees_with_nvidias_header(arch: str, oracle: Path) -> None:
     chip, cases = CHIPS[arch], grid()
-    number = int(arch[3:])
-    prefix = f"{number // 10} {number % 10} {chip.threads_per_sm} {chip.smem_per_sm} {chip.smem_per_cta} {chip.reserved_smem_per_cta}"
-    lines = "\n".join(f"{prefix} {' '.join(map(str, (r, t, s, b)))}" for r, t, s, b in cases)
-    done = subprocess.run([str(oracle)], input=lines, capture_output=True, text=True, check=True)
-    theirs = [int(line) for line in done.stdout.split()]
-    assert len(theirs) == len(cases)
-    for (registers, threads, smem, barriers), expected in zip(cases, theirs, strict=True):
+    for (registers, threads, smem, barriers), expected in zip(cases, of_the_header(chip, cases, oracle), strict=True):
         if registers == 256 and expected > 0:
             continue  # the header takes 256; no compiler gives a thread more than 255
         assert expected >= 0 or smem > chip.smem_per_cta
         ours = occupancy(chip, registers, threads, smem, barriers)
         assert ours.active_ctas == max(expected, 0), (arch, registers, threads, smem, barriers)
+
+
+@pytest.mark.parametrize("arch", ["sm_88", "sm_130"])
+def test_a_chip_that_the_header_does_not_know_is_told(arch: str, oracle: Path) -> None:
+    with pytest.raises(AssertionError, match=rf"cuda_occupancy\.h does not know {arch} "):
+        of_the_header(replace(CHIPS["sm_87"], arch=arch), [PLAIN], oracle)
+    assert of_the_header(CHIPS["sm_87"], [PLAIN], oracle) == [16]
 
 
 def test_the_system_s_kilobyte_counts() -> None:

@@ -123,6 +123,9 @@ __global__ void managed_kernel(int* out) {
   if (threadIdx.x == 0) state.seen += 1;
 }
 extern "C" int managed(int* out, TAIL) {
+  cudaDeviceProp chip{};
+  cudaGetDeviceProperties(&chip, 0);
+  if (!chip.managedMemory || !chip.concurrentManagedAccess || !chip.memoryPoolsSupported || !chip.clusterLaunch) return 6;
   if (state.step != 3) return 2;
   for (int& count : counts) count = 0;
   const int before = state.seen;

@@ -140,11 +140,16 @@ GATES_CUDA int cudaGetDeviceProperties(void* properties, int device) {
     put(596, attribute(38));                                    // L2
     put(604, attribute(39));                                    // threads per multiprocessor
     put_wide(624, static_cast<std::uint64_t>(attribute(81)));   // shared memory per multiprocessor
+    put(608, attribute(78));                                    // priorities of streams
     put(632, attribute(82));                                    // registers per multiprocessor
+    put(636, attribute(83));                                    // managed memory
+    put(656, attribute(89));                                    // which both sides may use at once
     put(668, 1);                                                // cooperative launches
     put_wide(672, static_cast<std::uint64_t>(attribute(97)));   // shared memory that a block can opt in to
     put(688, attribute(106));                                   // blocks per multiprocessor
     put_wide(696, static_cast<std::uint64_t>(attribute(111)));  // reserved shared memory
+    put(720, attribute(115));                                   // memory pools
+    put(748, attribute(120));                                   // clusters
     return kSuccess;
 }
 

@@ -199,12 +199,8 @@ def load_task(folder: Path, overrides: Mapping[str, str] | None = None, environ:
     Raises GatesError naming file, line and key for each thing that is wrong with task.yaml, and the
     variable for an override that is no whole number.
     """
-    folder = Path(folder).resolve()
-    path = folder / "task.yaml"
-    if not path.is_file():
-        below = sorted(found.parent.name for found in folder.glob("*/task.yaml"))
-        hint = f"tasks in it: {', '.join(below)}" if below else "name a task folder, or a task of `gates list`"
-        raise GatesError(f"no task.yaml in {folder}", hint=hint)
+    path = _yaml_of(folder)
+    folder = path.parent
     data, lines = yamlio.load(path)
     _check_schema(data, lines, path)
     for check in _checks(data, lines, path):
@@ -235,10 +231,7 @@ def load_task(folder: Path, overrides: Mapping[str, str] | None = None, environ:
 
 def faults(folder: Path) -> list[GatesError]:
     """All that ``load_task`` would raise for what a task.yaml says, not only the first; raises GatesError if there is no task.yaml."""
-    path = Path(folder).resolve() / "task.yaml"
-    if not path.is_file():
-        raise GatesError(f"no task.yaml in {path.parent}", hint="gates new NAME --kind KIND makes a task folder")
-    found = []
+    path, found = _yaml_of(folder), []
     try:
         data, lines = yamlio.load(path)
         _check_schema(data, lines, path)
@@ -250,6 +243,19 @@ def faults(folder: Path) -> list[GatesError]:
         except GatesError as error:
             found.append(error)
     return found
+
+
+def _yaml_of(folder: Path) -> Path:
+    """The task.yaml in ``folder``; GatesError that names the tasks in it, or the shipped task of its name, if there is none."""
+    folder = Path(folder).resolve()
+    if not (folder / "task.yaml").is_file():
+        hint = "name a task folder; gates new NAME --kind KIND makes one"
+        if below := sorted(found.parent.name for found in folder.glob("*/task.yaml")):
+            hint = f"tasks in it: {', '.join(below)}"
+        elif shipped := [one for one in task_folders() if one.name == folder.name]:
+            hint = f"did you mean {shipped[0]}?"
+        raise GatesError(f"no task.yaml in {folder}", hint=hint)
+    return folder / "task.yaml"
 
 
 def _checks(data: Mapping[str, Any], lines: Mapping[yamlio.Place, int], path: Path) -> Iterator[Callable[[], object]]:

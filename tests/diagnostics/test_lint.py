@@ -261,8 +261,11 @@ def test_an_unknown_chip_and_arguments_that_nothing_provides_have_their_lines(tm
 
 def test_the_exit_codes(tmp_path: Path, unrun: None, capsys: pytest.CaptureFixture[str]) -> None:
     folder = made(tmp_path, "python")
-    for path, code in ((folder, 0), (tmp_path, 2)):
-        assert guard(lambda path=path: cli.main(["lint-task", str(path)], standalone_mode=False)) == code
+    assert guard(lambda: cli.main(["lint-task", str(folder)], standalone_mode=False)) == 0
+    for name, hint in (("", "tasks in it: mine, mine_eager"), ("no_task", "name a task folder; "), ("stage4_mma", "did you mean /")):
+        (tmp_path / name).mkdir(exist_ok=True)
+        assert guard(lambda name=name: cli.main(["lint-task", str(tmp_path / name)], standalone_mode=False)) == 2
+        assert f"\nhint: {hint}" in capsys.readouterr().err
     (folder / "build.py").unlink()
     assert guard(lambda: cli.main(["lint-task", str(folder)], standalone_mode=False)) == 1
     assert "1 finding\n" in capsys.readouterr().out

@@ -25,20 +25,25 @@ def pretended(place: str = "cpu", archs: Sequence[str] = ()) -> Iterator[None]:
 
     Its tensors are on ``place``: "cpu", or "meta" (without memory).
     """
-    here, answering = torch.device(place), answers(oldest(archs))
-    own = {name: getattr(torch.cuda, name) for name in answering}
+    mode = _Pretended(torch.device(place))
+    answering: list[tuple[Any, str, Any]] = [
+        *((torch.cuda, name, answer) for name, answer in answers(oldest(archs)).items()),
+        (torch, "Generator", _Generator),
+        (torch, "set_default_device", lambda device: _SET_DEFAULT(mode.here(device))),
+        (torch.Tensor, "record_stream", lambda *_: None),  # no mode sees this called either
+    ]
+    own = [(owner, name, getattr(owner, name)) for owner, name, _ in answering]
     try:
-        for name, answer in answering.items():
-            setattr(torch.cuda, name, answer)
-        torch.Generator = _Generator
-        with _Pretended(here):
+        for one in answering:
+            setattr(*one)
+        with mode:
             yield
     finally:
-        torch.Generator = _GENERATOR
-        for name, function in own.items():
-            setattr(torch.cuda, name, function)
+        for one in own:
+            setattr(*one)
 
 
+_SET_DEFAULT = torch.set_default_device
 _GENERATOR = torch.Generator
 
 
@@ -59,8 +64,10 @@ class _Pretended(TorchFunctionMode):
         super().__init__()
         self._place = place
 
-    def _here(self, value: Any) -> Any:
-        """``value``, but the place where it names a device."""
+    def here(self, value: Any, is_device: bool = False) -> Any:
+        """``value``, but the place where it names a device, as a number does that ``is_device``."""
+        if is_device and isinstance(value, int):
+            return self._place
         if isinstance(value, torch.device):
             return self._place if value.type == "cuda" else value
         return self._place if isinstance(value, str) and value.partition(":")[0] == "cuda" else value
@@ -73,11 +80,14 @@ class _Pretended(TorchFunctionMode):
             return _DEVICE
         if name == "get_device":
             return 0
-        if name == "cuda":
+        if name in ("cuda", "pin_memory"):
             return args[0]
+        if function is torch.device:
+            return function("cuda", *args) if args and isinstance(args[0], int) else function(*args, **kwargs)
         if name == "_scaled_mm" and args and args[0].dtype == torch.float4_e2m1fn_x2 and args[0].device != torch.device("meta"):
             return scaled_product(*args, **kwargs)
-        return function(*map(self._here, args), **{key: self._here(value) for key, value in kwargs.items()})
+        kwargs = {key: self.here(value, key == "device") for key, value in kwargs.items() if key != "pin_memory"}
+        return function(*(self.here(value, name == "to" and at == 1) for at, value in enumerate(args)), **kwargs)
 
 
 _IS_CUDA, _WHERE = torch.Tensor.is_cuda.__get__, torch.Tensor.device.__get__

@@ -7,23 +7,37 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import torch
+
 from gates.hardware.chips import Chip
 
 MULTIPROCESSORS = 4
 _MEMORY_BYTES = 2**34
+_L2_BYTES = 50 * 2**20
 
 
 class _Properties(SimpleNamespace):
     """What torch says of a device: a class of ours, so that a name that it lacks is not the kernel's fault."""
 
 
-class Stream:
-    """The only stream: work is done when a call returns. It stands for an event, too."""
-
-    cuda_stream = cuda_event = stream_id = priority = 0
+class Guard(contextlib.nullcontext[None]):
+    """Makes a device or a stream the current one, of which there is one."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
-        pass
+        super().__init__()
+
+
+class Stream(Guard):
+    """The only stream: work is done when a call returns. It stands for an event, too."""
+
+    cuda_stream = cuda_event = stream_id = priority = device_index = 0
+    device = torch.device("cuda", 0)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stream)
+
+    def __hash__(self) -> int:
+        return 0
 
     def query(self) -> bool:
         return True
@@ -50,6 +64,7 @@ def answers(chip: Chip) -> dict[str, Callable[..., Any]]:
         total_memory=_MEMORY_BYTES,
         multi_processor_count=MULTIPROCESSORS,
         warp_size=32,
+        L2_cache_size=_L2_BYTES,
         max_threads_per_block=chip.threads_per_cta,
         max_threads_per_multi_processor=chip.threads_per_sm,
         regs_per_multiprocessor=chip.registers_per_sm,
@@ -63,14 +78,20 @@ def answers(chip: Chip) -> dict[str, Callable[..., Any]]:
         "device_count": lambda: 1,
         "is_available": lambda: True,
         "set_device": lambda *_: None,
-        "device": lambda *_: contextlib.nullcontext(),
-        "device_of": lambda *_: contextlib.nullcontext(),
+        "device": Guard,
+        "device_of": Guard,
         "get_device_properties": lambda *_: properties,
         "get_device_capability": lambda *_: capability,
         "get_device_name": lambda *_: name,
         "current_stream": Stream,
         "default_stream": Stream,
-        "stream": lambda *_: contextlib.nullcontext(),
+        "stream": Guard,
+        "set_stream": lambda *_: None,
+        "is_current_stream_capturing": lambda: False,
+        "mem_get_info": lambda *_: (_MEMORY_BYTES, _MEMORY_BYTES),
+        "init": lambda: None,
         "Stream": Stream,
+        "ExternalStream": Stream,
+        "StreamContext": Guard,
         "Event": Stream,
     }

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from gates.core.errors import EXIT_HOLD, NotHere
 from gates.launch.c_launcher import KernelError
@@ -164,3 +165,33 @@ def test_code_that_asks_for_a_device_s_properties_and_streams_runs_on_the_emulat
         "    return torch.cuda.get_device_capability(), len(y)\n"
     )
     assert call(text, "", Place(True, True, ("sm_90", "sm_89"))) == ((8, 9), 4)
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        "torch.empty(3, device=torch.cuda.current_device()), x.to(0), x.to(device=x.get_device())",
+        "torch.zeros(3, device=torch.device(0)), torch.ones(3, device=torch.device('cuda', torch.cuda.current_device()))",
+        "x.record_stream(torch.cuda.current_stream()), torch.cuda.set_stream(torch.cuda.Stream(priority=-1))",
+        "torch.empty(3, pin_memory=True), x.pin_memory().cuda(non_blocking=True)",
+        "torch.cuda.is_current_stream_capturing(), torch.cuda.mem_get_info(), torch.cuda.init(), torch.cuda.ExternalStream(1)",
+    ],
+)
+def test_code_that_names_a_device_and_its_streams_runs_on_the_emulator(call, asks: str) -> None:
+    text = (
+        "import torch\ntorch.set_default_device('cuda')\nstream = torch.cuda.Stream()\n"
+        f"def run(x):\n    x = torch.ones(3)\n    with stream:\n        {asks}\n    torch.set_default_device(None)\n"
+        "    return torch.device('cuda:0') == x.device == stream.device and stream == torch.cuda.current_stream()\n"
+    )
+    try:
+        assert call(text, "", Place(True, True, ("sm_90",))) is True
+    finally:
+        torch.set_default_device(None)
+
+
+@pytest.mark.parametrize(
+    "asks", ["torch.cuda.CUDAGraph()", "torch.cuda.nvtx.range_push('a')", "torch.accelerator.synchronize()", "torch.Stream(device='cuda')"]
+)
+def test_what_torch_refuses_without_a_device_is_no_finding(call, asks: str) -> None:
+    with pytest.raises(NeedsDevice):
+        call(f"import torch\ndef run(x): return {asks}\n", "", Place(True, True))

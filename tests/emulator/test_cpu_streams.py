@@ -44,6 +44,7 @@ def found(library: Path, entry: str, mode: int, stream: str = CURRENT, kind: str
         ("scratch", 1, NOT_BEFORE),
         ("managed", 1, HOST),
         ("pinned", 1, HOST),
+        ("places", 1, HOST),
     ],
 )
 def test_a_wait_that_is_left_out(library: Path, entry: str, mode: int, message: str) -> None:

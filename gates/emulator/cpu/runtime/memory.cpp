@@ -30,25 +30,30 @@ std::map<std::uint64_t, DeviceMemory::Block> blocks;
 struct sigaction before_ours;
 std::uint64_t device_range[2];
 
-// Memory of both sides that the host is kept off, for a signal's handler to look at: 0 where there is none.
+// Memory of both sides that the host is kept off, for a signal's handler to look at: 0 where there is none. Its pages hold more.
 constexpr unsigned kMostKeptOff = 64;
-struct Range { volatile std::uint64_t from, to; };
+struct Range {
+    volatile std::uint64_t from, to;
+    std::uint64_t first_page() const { return from / kPage * kPage; }
+    std::uint64_t end_of_pages() const { return (to + kPage - 1) / kPage * kPage; }
+};
 Range kept_off[kMostKeptOff];
 char early_function[256];
 
 void open_pages(std::uint64_t from, std::uint64_t to, int protection) {
-    mprotect(reinterpret_cast<void*>(from), (to - from + kPage - 1) / kPage * kPage, protection);
+    mprotect(reinterpret_cast<void*>(from), to - from, protection);
 }
 
 bool let_through(std::uint64_t at, const char* function) {
+    bool known = false;
     for (Range& range : kept_off) {
-        if (at < range.from || at >= range.to) continue;
-        if (early_function[0] == 0) std::strncpy(early_function, function, sizeof early_function - 1);
-        open_pages(range.from, range.to, PROT_READ | PROT_WRITE);
+        if (at < range.first_page() || at >= range.end_of_pages()) continue;
+        if (at >= range.from && at < range.to && early_function[0] == 0) std::strncpy(early_function, function, sizeof early_function - 1);
+        open_pages(range.first_page(), range.end_of_pages(), PROT_READ | PROT_WRITE);
         range.from = range.to = 0;
-        return true;
+        known = true;
     }
-    return false;
+    return known;
 }
 
 void on_fault(int signal, siginfo_t* info, void* context) {
@@ -240,19 +245,19 @@ std::vector<DeviceMemory::Block> DeviceMemory::of_both() const {
 }
 
 void DeviceMemory::keep_host_off(std::uint64_t address, std::uint64_t count, bool off) {
-    const std::uint64_t end = (address + count + kPage - 1) / kPage * kPage;
-    Range* free = nullptr;
+    Range* place = nullptr;
     for (Range& range : kept_off) {
         if (range.from == address) {
-            free = &range;
+            place = &range;
             break;
         }
-        if (range.from == 0 && free == nullptr) free = &range;
+        if (range.from == 0 && place == nullptr) place = &range;
     }
-    if (is_shared() || free == nullptr || (free->from == address) == off || !host_may_touch(address)) return;
-    free->from = off ? address : 0;
-    free->to = off ? end : 0;
-    open_pages(address, end, off ? PROT_NONE : PROT_READ | PROT_WRITE);
+    if (is_shared() || place == nullptr) return;
+    const Range changed{address, address + count};
+    place->from = off ? changed.from : 0;
+    place->to = off ? changed.to : 0;
+    if (host_may_touch(address)) open_pages(changed.first_page(), changed.end_of_pages(), off ? PROT_NONE : PROT_READ | PROT_WRITE);
 }
 
 std::string DeviceMemory::touched_early() {

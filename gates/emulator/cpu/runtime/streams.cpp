@@ -14,6 +14,7 @@ namespace {
 
 using Reached = std::map<Stream, std::uint64_t>;     // of each stream, how much of its work is known to have ended
 constexpr std::uint64_t kMostWatched = 1 << 20;      // bytes of a block that both sides may touch
+constexpr std::uint64_t kWord = 8;                   // bytes that the host reads at once
 
 struct Touch {
     std::uint64_t at = 0;                            // in the stream's work
@@ -126,9 +127,15 @@ void work_ended(Stream given) {
     const Stream stream = plain(given);
     DeviceMemory& memory = DeviceMemory::get();
     for (const Before& one : call->before) {
-        if (!memory.host_may_touch(one.address) || std::memcmp(memory.bytes(one.address), one.content.data(), one.content.size()) == 0) continue;
-        memory.keep_host_off(one.address, one.content.size(), true);
-        call->unread.push_back({one.address, one.content.size(), call->streams[stream][stream], stream});
+        const std::uint8_t *was = one.content.data(), *is = memory.bytes(one.address);
+        std::uint64_t first = 0, end = one.content.size();
+        if (!memory.host_may_touch(one.address) || std::memcmp(is, was, end) == 0) continue;
+        while (is[first] == was[first]) ++first;
+        while (is[end - 1] == was[end - 1]) --end;
+        first = first / kWord * kWord;
+        end = (end + kWord - 1) / kWord * kWord;
+        memory.keep_host_off(one.address + first, end - first, true);
+        call->unread.push_back({one.address + first, end - first, call->streams[stream][stream], stream});
     }
     call->before.clear();
 }

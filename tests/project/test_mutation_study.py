@@ -53,7 +53,7 @@ def test_what_a_test_notices_is_killed(toy: Path, monkeypatch: pytest.MonkeyPatc
     tried = [line for line in capfd.readouterr().err.splitlines() if "toy/halves.py" in line]
     assert len(tried) == 1 and "survived" in tried[0], "only what survived is tried again"
     page = mutation.page(data, mutation.read_plan(toy / "plan.yaml"))
-    assert "`toy` 2/3." in page and "66.7 %" in page and "why no test can notice 0 of the 1 others" in page
+    assert "`toy` 2/3." in page and "66.7 %" in page and "For 0 of the 1 others `studies/mutation.yaml` says why" in page
 
 
 def test_the_time_may_be_over(toy: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:

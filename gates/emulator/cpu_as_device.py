@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from functools import partial, wraps
 from typing import Any
 
 import torch
@@ -30,6 +31,7 @@ def pretended(place: str = "cpu", archs: Sequence[str] = ()) -> Iterator[None]:
         *((torch.cuda, name, answer) for name, answer in answers(oldest(archs)).items()),
         (torch, "Generator", _Generator),
         (torch, "set_default_device", lambda device: _SET_DEFAULT(mode.here(device))),
+        *((torch.library, make.__name__, partial(_operator, make, mode)) for make in _OPERATORS),
         (torch.Tensor, "record_stream", lambda *_: None),  # no mode sees this called either
     ]
     own = [(owner, name, getattr(owner, name)) for owner, name, _ in answering]
@@ -43,8 +45,22 @@ def pretended(place: str = "cpu", archs: Sequence[str] = ()) -> Iterator[None]:
             setattr(*one)
 
 
-_SET_DEFAULT = torch.set_default_device
-_GENERATOR = torch.Generator
+_SET_DEFAULT, _GENERATOR = torch.set_default_device, torch.Generator
+_OPERATORS = (torch.library.custom_op, torch.library.triton_op)
+
+
+def _operator(make: Any, mode: Any, name: str, function: Any = None, /, *, device_types: Any = None, **more: Any) -> Any:
+    """An operator of torch's that runs here, whatever device it is for, with ``mode``, which torch leaves out inside of one."""
+
+    def made(function: Any) -> Any:
+        @wraps(function)
+        def pretending(*given: Any, **named: Any) -> Any:
+            with mode:
+                return function(*given, **named)
+
+        return make(name, pretending, **more)
+
+    return made if function is None else made(function)
 
 
 class _OfCpu(type):

@@ -1,9 +1,25 @@
-"""Choose where Triton's autotuner would measure: without a device every configuration has its turn."""
+"""What Triton is told without a device: its properties, and which configuration the autotuner takes, each in its turn."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
+from gates.emulator.torch_device import MULTIPROCESSORS
+from gates.hardware.chips import Chip
+
+# Of a compiled kernel: registers of a thread and bytes of spills, a guess that a grid may be computed of, and threads of a block.
+GUESSED = (64, 0, 1024)
+
+
+def properties(chip: Chip) -> dict[str, int]:
+    """What Triton's driver says of a device of this kind."""
+    return {
+        "max_shared_mem": chip.smem_per_cta,
+        "multiprocessor_count": MULTIPROCESSORS,
+        "warpSize": 32,
+        "max_num_regs": chip.registers_per_sm,
+    }
 
 
 def run_in_turn() -> None:

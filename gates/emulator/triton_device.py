@@ -10,7 +10,6 @@ from gates.core.errors import DoesNotWork, NotHere
 from gates.emulator import triton_alone
 from gates.emulator.control import Emulator
 from gates.emulator.copies import Copies, copied
-from gates.emulator.torch_device import MULTIPROCESSORS
 from gates.hardware.chips import Chip
 
 _PARAMETERS = re.compile(r"\.entry\s+\w+\s*\((.*?)\)", re.DOTALL)
@@ -72,12 +71,12 @@ class TritonDevice:
         return torch.device("cuda", 0)
 
     def get_device_properties(self, device: Any = None) -> dict[str, int]:
-        return {"max_shared_mem": self._chip.smem_per_cta, "multiprocessor_count": MULTIPROCESSORS, "warpSize": 32, "max_num_regs": 65536}
+        return triton_alone.properties(self._chip)
 
-    def load_binary(self, name: str, text: bytes, shared: int, device: Any) -> tuple[Any, Any, int, int, int]:
+    def load_binary(self, name: str, text: bytes, shared: int, device: Any) -> tuple[Any, ...]:
         ptx = text.decode()
         found = _PARAMETERS.search(ptx)
-        return None, (self._emulator.load(ptx), found[1].count(".param") if found else 0), 0, 0, 1024
+        return None, (self._emulator.load(ptx), found[1].count(".param") if found else 0), *triton_alone.GUESSED
 
     def unload_module(self, module: Any) -> None:
         pass

@@ -29,7 +29,7 @@ _NO_DEVICE = re.compile(
     r"not compiled with CUDA enabled|No CUDA GPUs are available|Found no NVIDIA driver|CUDA_HOME environment variable is not set"
     r"|no CUDA-capable device|\b0 active drivers|CUDA driver version is insufficient|libcuda\.so|'torch\._C' has no attribute '_[cC]uda"
     r"|accelerator device when none is available|NVTX functions not installed|instantiate dummy base class|Stream requires CUDA support"
-    r"|not linked with support for cuda"
+    r"|not linked with support for cuda|Could not run '[\w:.]+' with arguments from the 'CPU' backend"
 )
 
 

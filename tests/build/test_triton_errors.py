@@ -105,9 +105,20 @@ def test_a_triton_that_does_not_work_here_is_not_run(tmp_path: Path, broken: str
     assert failure is not None and failure.missing_tool, failure
 
 
+# What Triton's tutorials do to launch as many programs as a device holds.
+FULL = """    utils = triton.runtime.driver.active.utils
+    made = silu_mul_kernel.warmup(x, y, out, x.numel(), BLOCK=1024, grid=(1,))
+    made._init_handles()
+    registers = utils.get_device_properties(triton.runtime.driver.active.get_current_device())["max_num_regs"]
+    made[(registers // made.n_regs, 1, 1)](x, y, out, x.numel(), 1024)
+    return out
+"""
+
+
 @needs_triton
-def test_a_right_kernel_is_built(tmp_path: Path) -> None:
-    result = built(written(tmp_path)[0], tmp_path)
+@pytest.mark.parametrize("changes", [[], [("    return out\n", FULL)]], ids=["plain", "full"])
+def test_a_right_kernel_is_built(tmp_path: Path, changes: list[tuple[str, str]]) -> None:
+    result = built(written(tmp_path, *changes)[0], tmp_path)
     assert result.failure("cubin") is None and result.failure("emulator") is None
 
 

@@ -73,6 +73,7 @@ x = x[:700].reshape(7, 100)
 a, b = x[:, :40].repeat(6, 1)[:40].contiguous(), x[:, 60:].repeat(6, 1)[:40].contiguous()
 cases = {
     "softmax": ((x,), torch.softmax(x / 2, 1)),
+    **dict.fromkeys(("softmax_as_an_operator", "softmax_on_a_full_device"), ((x,), torch.softmax(x / 2, 1))),
     "softmax_of_a_view": ((x,), torch.softmax(x[:, :50] / 2, 1)),
     "sum_by_atomics": ((x,), x.sum()),
     "matmul": ((a, b), a @ b),
@@ -84,7 +85,7 @@ cases = {
 def test_functions_of_triton_run_on_the_emulator_and_their_faults_are_found(tmp_path: Path) -> None:
     source = DATA / "triton_kernels.py"
     found = calls("triton", source, CASES, tmp_path)
-    for name in ("softmax", "softmax_of_a_view", "sum_by_atomics"):
+    for name in ("softmax", "softmax_as_an_operator", "softmax_on_a_full_device", "softmax_of_a_view", "sum_by_atomics"):
         call = found[name]
         assert call.off < 1e-4 and not call.faults and len(call.kernels) == 1 and not call.said, name
     product = found["matmul"]

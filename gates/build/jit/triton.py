@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from gates.build.jit import triton_error
 from gates.build.jit.variants import numbered
 from gates.core.errors import DoesNotWork
 from gates.emulator import triton_alone
+from gates.emulator.control import oldest
 from gates.hardware.chips import number_of
 
 
@@ -72,7 +74,16 @@ class _Target:
     """Stands for a device of the recorder's architecture in Triton's runtime."""
 
     def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+        self._recorder, self.utils = recorder, self
+
+    def get_device_properties(self, device: Any = None) -> dict[str, int]:
+        return triton_alone.properties(oldest([self._recorder.arch]))
+
+    def load_binary(self, *_: Any) -> tuple[Any, ...]:
+        return None, None, *triton_alone.GUESSED
+
+    def launcher_cls(self, *_: Any) -> Callable[..., None]:
+        return lambda *_: None
 
     def get_current_target(self) -> Any:
         from triton.backends.compiler import GPUTarget

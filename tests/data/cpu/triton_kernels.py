@@ -48,6 +48,23 @@ def softmax_of_a_view(x):
     return softmax(x[:, : x.shape[1] // 2])
 
 
+@torch.library.custom_op("gates_tests::softmax", mutates_args=(), device_types="cuda")
+def softmax_as_an_operator(x: torch.Tensor) -> torch.Tensor:
+    return softmax(x)
+
+
+def softmax_on_a_full_device(x):
+    device = triton.runtime.driver.active
+    about = device.utils.get_device_properties(device.get_current_device())
+    out = torch.empty_like(x)
+    arguments = (x, out, x.stride(0), x.shape[1], 0.5, True, triton.next_power_of_2(x.shape[1]))
+    made = rows.warmup(*arguments, grid=(1,))
+    made._init_handles()
+    resident = about["multiprocessor_count"] * (about["max_num_regs"] // (made.n_regs * 32 * made.metadata.num_warps))
+    made[(x.shape[0] if resident > 0 else 0, 1, 1)](*arguments)
+    return out
+
+
 def softmax_without_a_mask(x):
     return softmax(x, False)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import cpu_kit
@@ -21,9 +22,9 @@ def library(kept: OnceASession) -> Path:
     return kept("cpu-streams", lambda folder: cpu_kit.kernel_library([SOURCE], folder / "streams.so", flags=["-w"])) / "streams.so"
 
 
-def found(library: Path, entry: str, mode: int, stream: str = CURRENT, kind: str = "stream_order") -> list[str]:
+def found(library: Path, entry: str, mode: int, stream: str = CURRENT, kind: str = "stream_order", archs: Sequence[str] = ()) -> list[str]:
     """What is found in two calls, whose numbers are right: the same in both."""
-    kernel, x, out = EmulatedKernel(library, entry, stream=stream), torch.arange(1.0, 101.0), torch.zeros(100)
+    kernel, x, out = EmulatedKernel(library, entry, archs=archs, stream=stream), torch.arange(1.0, 101.0), torch.zeros(100)
     messages = []
     for _ in range(2):
         kernel(x, out, 100, mode)
@@ -57,6 +58,7 @@ def test_a_kernel_that_begins_early(library: Path) -> None:
     assert found(library, "overlapping", 0) == []
     (message,) = found(library, "overlapping", 1, kind="race_global")
     assert "never calls cudaGridDependencySynchronize" in message
+    assert found(library, "overlapping", 1, archs=("sm_89", "sm_90")) == [], "the attribute does nothing on a chip of sm_89"
 
 
 def test_a_task_of_the_default_stream(library: Path) -> None:

@@ -155,7 +155,7 @@ GATES_CUDA int cudaLaunchKernelExC(const LaunchConfig* config, const void* host,
     };
     const bool cooperative = asked(kCooperative);
     Kernel* const kernel = Device::get().kernel(host);
-    if (kernel != nullptr && asked(kProgrammaticSerialization)) {
+    if (kernel != nullptr && asked(kProgrammaticSerialization) && Device::get().limits.capability >= 90) {  // older chips begin none early
         const Program* const program = program_of(kernel);
         if (program == nullptr) return Device::get().last_error(false);
         if (!program->awaits_grid) report_early_begin(*kernel);

@@ -233,14 +233,23 @@ def _buffers(case: case_file.CaseFile, kernel: Any, memory: Any, device: str) ->
     }
 
 
+def _called(kernel: Any, emulator: Any, stream: int, *arguments: Any) -> None:
+    """Call a C launcher on the emulator, which is told when that begins and ends."""
+    emulator.begin_call(stream, [])
+    try:
+        kernel(*arguments, stream=stream)
+    finally:
+        emulator.end_call()
+
+
 def _replay_one(case: case_file.CaseFile, job: Mapping[str, Any], kernel: Any, memory: Any, emulator: Any) -> dict[str, Any]:
     buffers = _buffers(case, kernel, memory, "cpu" if job["side"]["emulated"] else str(job.get("device", "cuda:0")))
     arguments = [buffers[argument["name"]] if argument["kind"] == "buffer" else _value(argument) for argument in case.arguments]
     memory.settle()
     if emulator is not None:
         emulator.prepare("forward", case.seed)
-        if is_c(job["side"]) and job["side"].get("stream", CURRENT) == CURRENT:
-            kernel = partial(kernel, stream=emulator.stream())
+        if is_c(job["side"]):
+            kernel = partial(_called, kernel, emulator, emulator.stream() if job["side"].get("stream", CURRENT) == CURRENT else 0)
     launches, error, held = 0, "", list[int]()
     try:
         for _ in range(job.get("warmup", 0)):

@@ -63,7 +63,7 @@ extern "C" int scratch(const float* x, float* out, int64_t n, int64_t mode, TAIL
   cudaFree(own);
   return cudaGetLastError();
 }
-// The second kernel may begin before the first has ended, and waits for it. 1: it does not.
+// The second kernel may begin before the first has ended, and waits for it. 1: it does not. 2: a set comes between, 3: a wait of the host.
 template <bool kWaits> __global__ void after_kernel(const float* x, float* out, int64_t n) {
   const int64_t i = blockIdx.x * 64ll + threadIdx.x;
   if (kWaits) cudaGridDependencySynchronize();
@@ -73,12 +73,14 @@ extern "C" int overlapping(const float* x, float* out, int64_t n, int64_t mode, 
   float* own = nullptr;
   cudaMalloc(&own, size_t(4 * n));
   add(x, own, n, STREAM);
+  if (mode == 2) cudaMemsetAsync(out, 0, size_t(4 * n), STREAM);
+  if (mode == 3) cudaStreamSynchronize(STREAM);
   cudaLaunchAttribute early{};
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(unsigned((n + 63) / 64)), config.blockDim = dim3(64), config.stream = STREAM, config.attrs = &early, config.numAttrs = 1;
-  const cudaError_t failed = cudaLaunchKernelEx(&config, mode == 1 ? after_kernel<false> : after_kernel<true>, static_cast<const float*>(own), out, n);
+  const cudaError_t failed = cudaLaunchKernelEx(&config, mode != 0 ? after_kernel<false> : after_kernel<true>, static_cast<const float*>(own), out, n);
   cudaFree(own);
   return failed;
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cluster.h"
+#include "streams.h"
 #include "works.h"
 
 using namespace gates_cpu;
@@ -158,7 +159,7 @@ GATES_CUDA int cudaLaunchKernelExC(const LaunchConfig* config, const void* host,
     if (kernel != nullptr && asked(kProgrammaticSerialization) && Device::get().limits.capability >= 90) {  // older chips begin none early
         const Program* const program = program_of(kernel);
         if (program == nullptr) return Device::get().last_error(false);
-        if (!program->awaits_grid) report_early_begin(*kernel);
+        if (!program->awaits_grid && (keeps(config->stream) || after_kernel(config->stream))) report_early_begin(*kernel);
     }
     return launch(kernel, config->grid, config->block, arguments, config->shared, config->stream, cooperative, cluster_of(*config));
 }

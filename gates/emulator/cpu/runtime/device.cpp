@@ -282,6 +282,7 @@ int Device::launch(Kernel* kernel, const std::uint32_t (&grid)[3], const std::ui
         std::memcpy(&word, launch.parameters.data() + at, sizeof word);
         if (DeviceMemory::get().holds(word)) touched(word, kernel->name);
     }
+    kernel_runs();
     const auto begin = std::chrono::steady_clock::now();
     launch.deadline = begin + std::chrono::milliseconds(static_cast<long>(time_limit_s * 1000));
     DeviceMemory& memory = DeviceMemory::get();

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 
 #include "findings.h"
 #include "memory.h"
@@ -37,6 +38,7 @@ struct LauncherCall {
     std::map<Stream, Touch> last;                    // of the memory that was given
     std::vector<Unread> unread;
     std::vector<Before> before;
+    std::set<Stream> after_kernel;
     Stream current = nullptr;
 };
 std::unique_ptr<LauncherCall> call;
@@ -92,6 +94,7 @@ void begin_call(Stream caller, std::vector<Given> given) {
     call->caller = plain(caller);
     call->given = std::move(given);
     call->streams[call->caller][call->caller] = 1;   // the caller's own work
+    call->after_kernel.insert(call->caller);
 }
 
 void end_call() {
@@ -114,6 +117,7 @@ void work_begins(Stream given) {
     join(call->streams[stream], call->host);
     join_by_legacy(stream);
     ++call->streams[stream][stream];
+    call->after_kernel.erase(stream);
     call->before.clear();
     const DeviceMemory& memory = DeviceMemory::get();
     for (const DeviceMemory::Block& block : memory.of_both()) {
@@ -152,6 +156,16 @@ void touched(std::uint64_t address, const std::string& kernel) {
     call->last[call->current] = {known[call->current], kernel};
 }
 
+void kernel_runs() {
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (call) call->after_kernel.insert(call->current);
+}
+
+bool after_kernel(Stream stream) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    return !call || call->after_kernel.count(plain(stream)) != 0;
+}
+
 void event_marks(EventHandle event, Stream stream) {
     const std::lock_guard<std::mutex> lock(mutex);
     if (!call) return;
@@ -162,7 +176,9 @@ void event_marks(EventHandle event, Stream stream) {
 
 void stream_waits(Stream stream, EventHandle event) {
     const std::lock_guard<std::mutex> lock(mutex);
-    if (call) join(call->streams[plain(stream)], call->events[event]);
+    if (!call) return;
+    join(call->streams[plain(stream)], call->events[event]);
+    call->after_kernel.erase(plain(stream));
 }
 
 void host_waits(Stream stream) {
@@ -170,6 +186,7 @@ void host_waits(Stream stream) {
     if (!call) return;
     join_by_legacy(plain(stream));
     join(call->host, call->streams[plain(stream)]);
+    call->after_kernel.erase(plain(stream));
     lift(false);
 }
 
@@ -184,6 +201,7 @@ void host_waits_for_all() {
     const std::lock_guard<std::mutex> lock(mutex);
     if (!call) return;
     for (const auto& [stream, reached] : call->streams) join(call->host, reached);
+    call->after_kernel.clear();
     lift(true);
 }
 

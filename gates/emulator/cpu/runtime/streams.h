@@ -19,6 +19,8 @@ void end_call();
 void work_begins(Stream stream);
 void work_ended(Stream stream);
 void touched(std::uint64_t address, const std::string& kernel);  // by this work; an empty name: a copy
+void kernel_runs();                                              // as this work
+bool after_kernel(Stream stream);                                // whether its newest work may be a kernel that is still running
 void event_marks(EventHandle event, Stream stream);
 void stream_waits(Stream stream, EventHandle event);
 void host_waits(Stream stream);

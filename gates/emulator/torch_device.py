@@ -7,8 +7,6 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-import torch
-
 from gates.hardware.chips import Chip
 
 MULTIPROCESSORS = 4
@@ -31,7 +29,12 @@ class Stream(Guard):
     """The only stream: work is done when a call returns. It stands for an event, too."""
 
     cuda_stream = cuda_event = stream_id = priority = device_index = 0
-    device = torch.device("cuda", 0)
+
+    @property
+    def device(self) -> Any:
+        import torch
+
+        return torch.device("cuda", 0)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Stream)

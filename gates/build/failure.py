@@ -14,7 +14,7 @@ from pathlib import Path
 
 from gates.build import missing_header
 from gates.build.graph import Edge
-from gates.build.toolchain import Toolchain
+from gates.build.toolchain import OLDEST_GXX, Toolchain
 from gates.worker import machine_fault
 
 _ERROR = re.compile(r"\b(error|fatal|undefined reference|multiple definition|died due to|cannot allocate|exhausted)\b", re.IGNORECASE)
@@ -70,9 +70,7 @@ class Failure:
         if self.unsupported:
             return self.unsupported
         what = self.command.split(" ", 1)[0].rsplit("/", 1)[-1] if self.command else "ninja"
-        if " gates.emulator.cpu.runtime_object " in self.command:
-            what = "making the emulator's runtime"
-        elif " gates.build.objects " in self.command:
+        if " gates.build.objects " in self.command:
             what = "taking the cubin out of its object"
         return f"{what} failed ({self.cause})" + (f": {first_error(self.errors)}" if self.errors else "")
 
@@ -120,6 +118,9 @@ def describe(folder: Path, edges: Sequence[Edge], ninja_output: str, toolchain: 
             command = shlex.join(data["command"])
             refuse_machine_fault(text, data["cause"], folder, Path(data["command"][0]).name)
             log = str(folder / f"{edge.output}.failed.log")
+            if " gates.emulator.cpu.runtime_object " in command:  # no source of the task is in it
+                what = f"g++ can't compile the emulator's runtime: {(first_errors(text) or (cause,))[0]}"
+                return Failure(command, what, log=log, hint=f"set CXX to a g++ {OLDEST_GXX} or newer", missing_tool="g++")
             if header := missing_header.find(text, toolchain):
                 return Failure(
                     command,

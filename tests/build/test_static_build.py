@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -305,6 +306,20 @@ def test_two_builds_at_once_wait_for_each_other(tmp_path: Path, stub: Path) -> N
     codes = [child.wait(timeout=60) for child in children]
     assert codes == [0, 0, 0], [path.read_text() for path in outputs]
     assert len(calls(stub)) == 2, "each command ran once"
+
+
+@needs_nvcc
+def test_a_compiler_that_can_t_make_the_emulator_is_no_fault_of_the_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    found = find_toolchain()
+    broken = program(
+        tmp_path / "g++", "#!/bin/sh\ncase $* in *runtime*) echo 'cc1plus: error: internal' >&2; exit 1;; esac\nexec g++ \"$@\"\n"
+    )
+    toolchain = replace(found, tools={**found.tools, "g++": replace(found.tools["g++"], path=str(broken))})
+    (tmp_path / "k.cu").write_text('extern "C" int demo() { return 0; }\n')
+    failure = build(make_task(tmp_path, source=tmp_path / "k.cu"), toolchain, tmp_path / "build", want={"emulator"}).failure("emulator")
+    assert failure is not None and failure.missing_tool == "g++" and "g++ 12" in failure.hint
+    assert failure.sentence.startswith("g++ can't compile the emulator's runtime: ")
 
 
 @not_root

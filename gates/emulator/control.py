@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from gates.core.errors import GatesError
@@ -91,17 +92,18 @@ class Emulator:
         self.check(self.library.cudaStreamCreate(ctypes.byref(made)), "cudaStreamCreate")
         return made.value or 0
 
-    def begin_call(self, stream: int, given: Sequence[tuple[int, int]]) -> None:
-        """From now on a launcher runs that was given ``stream`` and memory of these addresses and sizes: what it does on other streams
-        has to be in order with the caller's.
+    @contextmanager
+    def call(self, stream: int, given: Sequence[tuple[int, int]] = ()) -> Iterator[None]:
+        """A launcher runs meanwhile that got ``stream``, and memory of these addresses and sizes. Its work on other streams has to be in
+        order with the caller's.
         """
         flat = [part for place in given for part in place]
         places = (ctypes.c_uint64 * len(flat))(*flat)
         self.library.gates_cpu_begin_call(ctypes.c_void_p(stream), places, ctypes.c_uint64(len(given)))
-
-    def end_call(self) -> None:
-        """The launcher has returned."""
-        self.library.gates_cpu_end_call()
+        try:
+            yield
+        finally:
+            self.library.gates_cpu_end_call()
 
     def allocate(self, size: int) -> int:
         """The address of ``size`` bytes that nothing has written (at least one)."""

@@ -1,4 +1,4 @@
-"""What Triton is told without a device: its properties, and which configuration the autotuner takes, each in its turn."""
+"""Answers for Triton without a device: a chip's properties, and the autotuner's configuration, each in its turn."""
 
 from __future__ import annotations
 

@@ -276,7 +276,7 @@ def _resolved(name: str, results: Path) -> Path:
             raise GatesError(f"{name} holds {len(runs)} runs", hint=f"name one of them, e.g. {runs[-1]}")
     if not path.exists():
         hint = "`gates list` names the tasks; a task's last run is latest:TASK, a recorded one recorded:DEVICE/TASK"
-        raise GatesError(f"there is no file or folder {name}", hint=hint)
+        raise GatesError(f"{name} does not exist", hint=hint)
     path = opened(path)
     if not (path / "run.json").is_file():
         hint = "`gates run TASK` writes one under results/"

@@ -63,14 +63,13 @@ class EmulatedKernel:
         for value in tensors:
             emulator.write(places[id(value)], value.data_ptr(), _size(value))
         refusal: KernelError | None = None
-        emulator.begin_call(self._stream, [(places[id(value)], _size(value)) for value in tensors])
-        try:
-            self._kernel(
-                *(ctypes.c_void_p(places[id(value)]) if id(value) in places else value for value in arguments), stream=self._stream
-            )
-        except KernelError as error:
-            refusal = error
-        emulator.end_call()
+        with emulator.call(self._stream, [(places[id(value)], _size(value)) for value in tensors]):
+            try:
+                self._kernel(
+                    *(ctypes.c_void_p(places[id(value)]) if id(value) in places else value for value in arguments), stream=self._stream
+                )
+            except KernelError as error:
+                refusal = error
         pending, self.left_out = emulator.error(), emulator.left_out()
         self.launches, self.findings = emulator.collect()
         for value in tensors:

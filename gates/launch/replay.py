@@ -234,12 +234,9 @@ def _buffers(case: case_file.CaseFile, kernel: Any, memory: Any, device: str) ->
 
 
 def _called(kernel: Any, emulator: Any, stream: int, *arguments: Any) -> None:
-    """Call a C launcher on the emulator, which is told when that begins and ends."""
-    emulator.begin_call(stream, [])
-    try:
+    """Call a C launcher on the emulator."""
+    with emulator.call(stream):
         kernel(*arguments, stream=stream)
-    finally:
-        emulator.end_call()
 
 
 def _replay_one(case: case_file.CaseFile, job: Mapping[str, Any], kernel: Any, memory: Any, emulator: Any) -> dict[str, Any]:

@@ -230,7 +230,7 @@ def load_task(folder: Path, overrides: Mapping[str, str] | None = None, environ:
 
 
 def faults(folder: Path) -> list[GatesError]:
-    """All that ``load_task`` would raise for what a task.yaml says, not only the first; raises GatesError if there is no task.yaml."""
+    """Every error for which ``load_task`` refuses a task.yaml, not only the first. Raises GatesError if the file is missing."""
     path, found = _yaml_of(folder), []
     try:
         data, lines = yamlio.load(path)

@@ -93,7 +93,7 @@ def test_every_request_has_its_events_and_one_answer(service: Service) -> None:
         (ask(1, files={"a": 1}), "files must hold texts"),
         (ask(1, "status", id="nobody"), "no request 'nobody'"),
         (ask(1, "elite", k="many"), "k is 'many'"),
-        (ask(1, "insights", run="nowhere"), "there is no file or folder nowhere"),
+        (ask(1, "insights", run="nowhere"), "nowhere does not exist"),
         (ask(1, name="broken"), "no space left"),
         (ask(1, name="bug"), "internal error: ZeroDivisionError"),
     ],

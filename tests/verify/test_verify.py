@@ -408,7 +408,7 @@ def test_a_name_that_is_no_run_is_told_alike_alone_and_beside_others(capsys: pyt
         return capsys.readouterr()
 
     out, alone = told("nowhere")
-    assert out == "" and alone.startswith("error: there is no file or folder nowhere") and "hint: " in alone
+    assert out == "" and alone.startswith("error: nowhere does not exist") and "hint: " in alone
     out, beside = told("nowhere", str(CPU), "latest:nobody")
     assert ": sound\n" in out and beside.startswith(alone) and "error: no run found for 'latest:nobody'" in beside
 

@@ -188,6 +188,7 @@ ROWS = {
             first_limits="{max: {local_loads: 0}}",
             of_kernels=True,
             of_optimised_code=True,
+            beside="performance",
             measured_anyway=True,
             against_baseline=("rises", "steady"),
             minima=("min",),

@@ -27,6 +27,7 @@ from gates.launch.replay import write_memory_cases
 from gates.task.load import WITHOUT_DEVICE, Task
 from gates.task.sources.files import project_root
 from gates.worker.process import ToolThreads
+from gates.worker.turn import Turn
 
 WITHOUT_ONE = "no CUDA device"
 NO_LIMIT = "task.yaml has no limit for the {gate} gate: give it some, or say why it is not applicable"
@@ -66,6 +67,7 @@ class Session:
     aside: ToolThreads | None = None  # run what is begun ahead of its gate's turn; None: nothing is
     judged: Collection[str] = GATES  # the gates that will judge, until one fails
     _begun: dict[str, Future[Any]] = field(default_factory=dict)
+    _turns: dict[str, Turn] = field(default_factory=dict)
     _texts: dict[str, StaticTexts] = field(default_factory=dict)
     _cases: dict[tuple[str, ...], list[dict[str, Any]]] = field(default_factory=dict)
     _writing: threading.Lock = field(default_factory=threading.Lock)  # of the cases: two tasks may ask at once
@@ -196,8 +198,15 @@ class Session:
             if wanted and self.aside is not None and (work := row.beginning()(self)) is not None:
                 self._begun[row.name] = self.aside.submit(work)
 
+    def turn(self, gate: str) -> Turn:
+        """What the processes that are begun ahead for ``gate`` wait for; it comes when that gate asks for what they found."""
+        self._turns[gate] = Turn(self.scratch / f"{gate}.turn")
+        return self._turns[gate]
+
     def begun(self, gate: str, work: Callable[[], Any]) -> Any:
         """The result of what was begun ahead for ``gate``, or of ``work`` done now. Raises what either raises."""
+        if gate in self._turns:
+            self._turns[gate].come()
         return self._begun[gate].result() if gate in self._begun else work()
 
     def cases(self, task: Task) -> list[dict[str, Any]]:

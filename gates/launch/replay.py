@@ -26,6 +26,7 @@ from gates.launch.emulated_kernel import EmulatedFunction
 from gates.launch.entry_point import is_c, load, on_emulator
 from gates.launch.memory import DeviceMemory, EmulatorMemory, TorchMemory
 from gates.task.sources.default_stream import CURRENT
+from gates.worker import turn
 from gates.worker.job import ResultWriter, run_job
 
 # Outputs of the largest shape under compute-sanitizer: large enough that a loop over stages comes round again, where a tile is
@@ -92,8 +93,8 @@ def execute(job: dict[str, Any], folder: Path) -> None:
 
     replay: ``side``, ``paths``, ``launches`` a case; optional ``device`` ("cuda:0"), ``checked`` (on the emulator: look for races
     and leaks, too), ``profile`` (open the profiler's window around the launches), ``warmup`` (launches
-    before the window), ``flush_bytes`` (overwritten before every launch: cold L2) and ``trace`` (a ``traced`` line with the
-    launches as the device saw them). One ``case`` line a
+    before the window), ``flush_bytes`` (overwritten before every launch: cold L2), ``trace`` (a ``traced`` line with the
+    launches as the device saw them) and ``turn`` (a file: see ``gates.worker.turn``). One ``case`` line a
     file: {"shape", "launches", "error", "output_sha256", "emulator_launches", "findings"}.
     """
     modes = {"write": _write, "replay": _replay}
@@ -183,6 +184,10 @@ def _replay_here(job: Mapping[str, Any], write: Callable[..., None]) -> None:
         function = EmulatedFunction(job["side"])
         kernel, emulator = function.run, function.emulator
     else:
+        if "turn" in job:
+            if not is_c(job["side"]):
+                import torch  # noqa: F401  which takes seconds and leaves the device alone
+            turn.wait(job["turn"])
         kernel = load(job["side"])
     if emulated and isinstance(kernel, Kernel):
         emulator = Emulator(kernel.library)

@@ -25,6 +25,7 @@ from gates.core.errors import EXIT_HOLD, NOT_HERE, GatesError, NotHere
 from gates.gate.registry import ROWS, Job
 from gates.task.load import CUDA, JIT
 from gates.worker import forkserver, machine_fault, process
+from gates.worker.turn import Turn
 
 ENTRY = Path(__file__).resolve().parent / "entry.py"
 CONFINED = "confined: "  # begins the line in which a runner says what it gave up
@@ -105,19 +106,21 @@ def run_job(
     prefix: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
     kernel_process: str = "",
+    turn: Turn | None = None,
 ) -> FinishedJob:
     """Run ``job`` for the task in ``folder`` through the engine's own entry; job file, result file and log are ``work/<name>.*``.
 
     The task's runner.py is not touched: it is the task's own code. ``prefix`` is what goes before the interpreter (a tool and its
-    options), ``env`` the whole environment, ``kernel_process`` another module for the kernels' own process. Raises GatesError if the runner
-    could not write its results, and MachineFault if this machine could not start it, or killed it or its kernel's process for want
-    of memory: that says nothing about the kernel.
+    options), ``env`` the whole environment, ``kernel_process`` another module for the kernels' own process, ``turn`` what a replay on
+    a device waits for. Raises GatesError if the runner could not write its results, and MachineFault if this machine could not start it, or
+    killed it or its kernel's process for want of memory: that says nothing about the kernel.
     """
     work.mkdir(parents=True, exist_ok=True)
     nonce = secrets.token_hex(16)
     result, job_path = work / f"{name}.jsonl", work / f"{name}.job.json"
     result.unlink(missing_ok=True)
-    jsonio.write(job_path, {**job, "nonce": nonce, "result": str(result), "engine": os.getpid(), "limit_s": limit_s})
+    held = {"turn": str(turn.path)} if turn else {}
+    jsonio.write(job_path, {**job, **held, "nonce": nonce, "result": str(result), "engine": os.getpid(), "limit_s": limit_s})
     kernel_process = kernel_process or (KINDS[job["kind"]].kernel_process if job["kind"] in KINDS else "")
     killed_before = machine_fault.memory_kills()
     side = job.get("side", {})  # a C launcher on a device has no library of CUDA beside its own
@@ -141,6 +144,7 @@ def run_job(
             env=_importable(os.environ if env is None else env),
             log=work / f"{name}.log",
             popen=partial(forkserver.popen, compiles=compiles) if forked else subprocess.Popen,
+            turn=turn,
         )
         lines = answers.read(_MAX_RESULT_BYTES).decode("utf-8", errors="replace").split("\n")
     tried = FinishedJob(

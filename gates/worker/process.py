@@ -26,6 +26,7 @@ from typing import IO, Any
 
 from gates.core.errors import GatesError
 from gates.worker import machine_fault
+from gates.worker.turn import Turn
 
 MAX_PRINTED_BYTES = 256 * 2**20  # beyond it the tool is killed
 HEAD_BYTES, TAIL_BYTES = 2**20, 15 * 2**20  # of what it printed, kept where not all is asked for
@@ -95,10 +96,11 @@ def run(
     log: Path | None = None,
     whole: bool = False,
     popen: Callable[..., Any] = subprocess.Popen,
+    turn: Turn | None = None,
 ) -> Finished:
     """Run ``argv``, started by ``popen``, without a shell; stdout and stderr together become ``output`` and the ``log`` file.
 
-    Output passes through a file, so a child that keeps the pipe open can't hang us. At the limits of
+    Output passes through a file, so a child that keeps the pipe open can't hang us. Its time begins with its ``turn``. At the limits of
     time and of output, and on any exception (Ctrl-C included), the whole process group is killed, and
     after the end whatever it left running. The middle of a long output is left out; with ``whole`` only where
     it is beyond the limit (``flooded``).
@@ -123,14 +125,18 @@ def run(
             raise GatesError(f"can't start {command[0]}: {error.strerror}", hint=fault[1] if fault else None) from None
         started = time.monotonic()  # what the start took, torch's import at times, is not the tool's
         timed_out = flooded = False
+
+        def spent_s() -> float:
+            return time.monotonic() - (turn.since(started) if turn else started)
+
         try:
-            timed_out, flooded = _wait(child, sink, started + limit_s)
+            timed_out, flooded = _wait(child, sink, lambda: limit_s - spent_s())
         finally:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(child.pid, signal.SIGKILL)
             returncode = child.wait()
             _kill_marked(mark)
-        wall_s = time.monotonic() - started
+        wall_s = spent_s()
         flooded = flooded or os.fstat(sink.fileno()).st_size > MAX_PRINTED_BYTES
         output = _printed(sink, whole)
         if returncode and not timed_out and not flooded:
@@ -160,15 +166,15 @@ def hide() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
-def _wait(child: Any, sink: IO[bytes], end: float) -> tuple[bool, bool]:
+def _wait(child: Any, sink: IO[bytes], left_s: Callable[[], float]) -> tuple[bool, bool]:
     """Wait for the child's end; whether it reached the limit of time, and of output. KeyboardInterrupt where ToolThreads were left."""
     interrupted: Sequence[threading.Event] = getattr(_thread, "interrupted", ())
     while True:
-        if _ended_within(child, max(0.0, min(_POLL_S, end - time.monotonic()))):
+        if _ended_within(child, max(0.0, min(_POLL_S, left_s()))):
             return False, False
         if os.fstat(sink.fileno()).st_size > MAX_PRINTED_BYTES:
             return False, True
-        if time.monotonic() >= end:
+        if left_s() <= 0:
             return True, False
         if any(one.is_set() for one in interrupted):
             raise KeyboardInterrupt

@@ -12,9 +12,10 @@ import pytest
 
 from gates.core.records import GateResult, Status
 from gates.gate import session as sessions
+from gates.gate.ncu import step as ncu_step
 from gates.gate.registry import GATES, ROWS
 from gates.gate.sanitizer import step
-from gates.worker import process
+from gates.worker import process, turn
 from gates.worker.process import ToolThreads
 
 
@@ -82,8 +83,42 @@ def test_what_was_begun_and_failed_is_raised_at_its_gate_s_turn(monkeypatch: pyt
 
 def test_each_gate_that_runs_ahead_stands_after_the_one_beside_which_it_begins() -> None:
     rows = [row for row in ROWS.values() if row.beside]
-    assert {row.name for row in rows} == {"sass", "sanitizer"} and all(callable(row.beginning()) for row in rows)
+    assert {row.name for row in rows} == {"sass", "sanitizer", "ncu"} and all(callable(row.beginning()) for row in rows)
     assert all(GATES.index(row.beside) < GATES.index(row.name) for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("changes", "begins"),
+    [
+        ({}, True),
+        ({"results": {"correctness": GateResult("correctness", Status.FAIL, "correctness.limits", "made up")}}, False),
+        ({"device": False}, False),
+        ({"jobs": 2}, False),  # the clock's process and that with the kernels need both
+    ],
+    ids=["not wrong", "wrong", "no device", "few cores"],
+)
+def test_profilers_of_a_right_kernel_begin_beside_the_timing_and_wait_for_its_end(
+    changes: dict[str, Any], begins: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    order = list[str]()
+
+    def profiled(_: sessions.Session, held: turn.Turn | None) -> dict[str, Any]:
+        if held is not None:
+            order.append("begun")
+            turn.wait(str(held.path))
+        order.append("profiled")
+        return {}
+
+    monkeypatch.setattr(sessions, "untried", lambda *_: None)
+    monkeypatch.setattr(ncu_step, "_profiled", profiled)
+    right = {"correctness": GateResult("correctness", Status.INCONCLUSIVE, "correctness.undecided", "made up")}
+    with ToolThreads(1) as aside:
+        session = made(tmp_path, aside, **{"results": right, **changes})
+        session.begin_beside("performance", MagicMock())
+        time.sleep(0.05)
+        order.append("timed")
+        session.begun("ncu", lambda: profiled(session, None))
+    assert order == ["begun"] * begins + ["timed", "profiled"]
 
 
 def test_the_step_begins_what_runs_beside_its_gate(raw: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -19,6 +19,9 @@ if job["mode"] == "write":
     write("case", shape="mission", inputs="default", seed=0, path="none", bytes=0)
 else:
     assert job["profile"] and job["launches"] == 1
+    if "turn" in job:
+        from gates.worker import turn
+        turn.wait(job["turn"])
     write("case", index=0, shape="mission", launches=1, error="")
 write("done", cases=1)
 """

@@ -1,12 +1,14 @@
 """Profile candidate and baseline with Nsight Compute; the engine's side, which never imports torch.
 
 The profiled program replays a case from a file without torch, so that the only kernels in it are
-the task's own; the capture window is open around one launch. Speed is never read from here:
+the task's own; the capture window is open around one launch. ncu and the program start while the device is another's, and wait
+for their turn. Speed is never read from here:
 the profiler replays the kernel and flushes caches.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import re
@@ -24,6 +26,7 @@ from gates.hardware.chips import CHIPS
 from gates.launch.replay import write_cases
 from gates.worker import process
 from gates.worker.job import run_job
+from gates.worker.turn import Turn
 
 MAX_LAUNCHES = 16  # more than one launch of a stage has kernels
 _WARM_UP = 1
@@ -45,12 +48,13 @@ def run_ncu(
     ncu: str | None = None,
     device: str = "cuda:0",
     seed: int = 0,
+    turn: Turn | None = None,
     python: str = sys.executable,
 ) -> dict[str, Any]:
     """Raw record of both sides' profiles, for ``gates.gate.ncu.evidence.parse``.
 
     ``kernels`` are the exact base names to profile, ``chip`` the device (``sm_90``), ``ncu`` the tool's path
-    (None: look in PATH), ``limit_s`` the time for one profiled process. Reports are kept as
+    (None: look in PATH), ``limit_s`` the time for one profiled process, ``turn`` what the first of them waits for. Reports are kept as
     ``profile.ncu-rep`` and ``baseline.ncu-rep`` in ``work``.
     """
     tool = ncu or shutil.which("ncu")
@@ -71,24 +75,35 @@ def run_ncu(
         why = f", {row.no_counters}" if row else ""
         return {**raw, "code": codes.UNKNOWN_CHIP, "message": f"no metric names for {chip}{why}; known are {known}"}
     work.mkdir(parents=True, exist_ok=True)
-    written: dict[Any, list[dict[str, Any]]] = {}  # sides that are called with the same arguments share a case
     asked = [(candidate, kernels, "candidate", "profile")]
     asked += [(baseline, baseline_kernels, "baseline", "baseline")] if baseline is not None else []
-    with process.ToolThreads(len(asked)) as aside:  # ncu says its version and reads a report without the card
-        version, read = aside.submit(tool_version, tool), dict[str, Future[str | None]]()
-        for side, names, role, name in asked:
-            called = side["problem"], tuple(side.get("arguments") or ())
-            if called not in written:
-                written[called] = write_cases(side, [shape], work=work / role, limit_s=limit_s, seed=seed, python=python)
-            sources = ncu_metrics.sources(chip, ncu_metrics.version_numbers(version.result()))
-            raw["sides"][role] = found = _profile(
-                tool, side, names, written[called], dict(sources), work, name, limit_s=limit_s, device=device, python=python
-            )
-            read[role] = aside.submit(_export, tool, found["report"])
+    written = dict[Any, list[dict[str, Any]]]()  # sides that are called with the same arguments share a case
+    with process.ToolThreads(1 + len(asked)) as aside, contextlib.ExitStack() as waiting:
+        version = aside.submit(tool_version, tool)
+        for side, _, role, _ in asked:
+            if _called(side) not in written:
+                written[_called(side)] = write_cases(side, [shape], work=work / role, limit_s=limit_s, seed=seed, python=python)
         raw["version"] = version.result()
-        for role, text in read.items():
-            raw["sides"][role]["csv"] = text.result()
+        sources = ncu_metrics.sources(chip, ncu_metrics.version_numbers(raw["version"]))
+
+        def profiled(side: Mapping[str, Any], names: Sequence[str], name: str, turn: Turn | None, after: Turn) -> dict[str, Any]:
+            found = _profile(
+                tool, side, names, written[_called(side)], sources, work, name, limit_s=limit_s, device=device, turn=turn, python=python
+            )
+            after.come()
+            return {**found, "csv": _export(tool, found["report"])}
+
+        begun = dict[str, Future[dict[str, Any]]]()
+        for side, names, role, name in asked:
+            after = waiting.enter_context(Turn(work / f"{name}.ended"))
+            begun[role] = aside.submit(profiled, side, names, name, turn, after)
+            turn = after
+        raw["sides"] = {role: found.result() for role, found in begun.items()}
     return raw
+
+
+def _called(side: Mapping[str, Any]) -> Any:
+    return side["problem"], tuple(side.get("arguments") or ())
 
 
 def arguments(tool: str, kernels: Sequence[str], metrics: Sequence[str], report: Path, log: Path) -> list[str]:
@@ -141,12 +156,13 @@ def _profile(
     side: Mapping[str, Any],
     kernels: Sequence[str],
     cases: Sequence[Mapping[str, Any]],
-    sources: dict[str, str],
+    sources: Mapping[str, str],
     work: Path,
     name: str,
     *,
     limit_s: float,
     device: str,
+    turn: Turn | None,
     python: str,
 ) -> dict[str, Any]:
     """Profile one side; a metric that ncu does not know is left out and the rest asked for again."""
@@ -175,6 +191,7 @@ def _profile(
             python=python,
             prefix=prefix,
             env={**os.environ, "LC_ALL": "C"},
+            turn=turn,
         )
         text = (log.read_text(encoding="utf-8", errors="replace") if log.is_file() else "") + "\n" + tried.output_tail
         missing = missing_metrics(text) & set(sources.values())

@@ -3,36 +3,58 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 from gates.core.records import GateResult
 from gates.gate.ncu import evidence
 from gates.gate.ncu.collect import run_ncu
 from gates.gate.session import Session
+from gates.worker.turn import Turn
+
+_CORES_BESIDE = 4  # of which the process that times its launches, and the one with the kernels, want one each
+
+
+def ahead(session: Session) -> Callable[[], dict[str, Any]] | None:
+    """The profilers, up to where their programs would touch the device, beside the timing of a kernel that is right."""
+    if session.emulated or session.cores < _CORES_BESIDE or (session.missing("ncu", "device") or session.after_correctness("ncu")):
+        return None
+    turn = session.turn("ncu")
+    return lambda: _profiled(session, turn)
 
 
 def collect(session: Session) -> GateResult | None:
     """Write ncu.json and keep ncu's reports; the verdict where nothing could be profiled."""
     if (missing := session.without_device("ncu") or session.missing("ncu", "device") or session.after_correctness("ncu")) is not None:
         return missing
-    assert session.device is not None
-    task, work = session.task, session.scratch / "ncu"
-    base = session.measured_baseline()
+    task = session.task
     session.progress.step(f"{task.name}: hardware counters", task.time_limit_s)
-    tool = session.toolchain.get("ncu")
-    raw = run_ncu(
+    raw = session.begun("ncu", lambda: _profiled(session, None))
+    session.write_evidence("ncu.json", evidence.parse(raw), task)
+    for report, name in (("profile", "profile.ncu-rep"), ("baseline", "baseline/profile.ncu-rep")):
+        if (kept := _work(session) / f"{report}.ncu-rep").is_file():
+            shutil.copyfile(kept, session.directory.path / name)
+    return None
+
+
+def _profiled(session: Session, turn: Turn | None) -> dict[str, Any]:
+    assert session.device is not None
+    task, base, tool = session.task, session.measured_baseline(), session.toolchain.get("ncu")
+    return run_ncu(
         session.side(task, "device"),
         task.kernels,
         shape=next(iter(task.timed_shapes), session.shapes[-1]),
         chip=session.device.arch,
-        work=work,
+        work=_work(session),
         limit_s=task.time_limit_s,
         ncu=tool.path if tool else None,
         device=session.cuda,
         baseline=session.side(base, "device") if base else None,
         baseline_kernels=base.kernels if base else (),
+        turn=turn,
     )
-    session.write_evidence("ncu.json", evidence.parse(raw), task)
-    for report, name in (("profile", "profile.ncu-rep"), ("baseline", "baseline/profile.ncu-rep")):
-        if (work / f"{report}.ncu-rep").is_file():
-            shutil.copyfile(work / f"{report}.ncu-rep", session.directory.path / name)
-    return None
+
+
+def _work(session: Session) -> Path:
+    return session.scratch / "ncu"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +17,7 @@ from gates.gate.ncu import judge
 from gates.gate.ncu import report as ncu_report
 from gates.gate.ncu.codes import CODES
 from gates.gate.ncu.evidence import parse
+from gates.worker.turn import Turn
 
 LIMITS = {"rises": ["tensor_pipe"], "steady": {"dram_bytes_pct": 10}}
 GOOD = csv({"tensor_pipe": "21.5", "dram_bytes": "1,980,000"})
@@ -53,6 +56,29 @@ def test_both_sides_are_profiled_and_judged(tmp_path) -> None:
     result = judge.judge(evidence, LIMITS)
     assert result.status is Status.PASS, result.sentence
     assert (tmp_path / "work" / "profile.ncu-rep").is_file()
+
+
+def test_both_profilers_start_at_once_and_their_programs_run_in_turn(tmp_path) -> None:
+    told = f"def tell(what):\n    with open({str(tmp_path / 'told')!r}, 'a') as file: file.write(f'{{what}} {{report.stem}}\\n')\n"
+    tool = stub(tmp_path / "bin", f"{told}tell('starts'); launch(); tell('ends')\nreport.write_text({GOOD!r})")
+    new, old = task(tmp_path / "new"), task(tmp_path / "old", "old")
+    how = {"shape": "mission", "chip": "sm_90", "work": tmp_path / "work", "limit_s": 20, "ncu": tool}
+
+    def lines() -> list[str]:
+        return (tmp_path / "told").read_text().splitlines() if (tmp_path / "told").exists() else []
+
+    with Turn(tmp_path / "turn") as turn:
+        threading.Thread(target=lambda: time.sleep(0.3) or turn.come() if wait_for(lambda: len(lines()) == 2) else None).start()
+        raw = ncu.run_ncu(new, ["k"], **how, baseline=old, baseline_kernels=["k"], turn=turn)
+    assert sorted(lines()[:2]) == ["starts baseline", "starts profile"] and lines()[2:] == ["ends profile", "ends baseline"]
+    assert [raw["sides"][role]["report"] is not None for role in ("candidate", "baseline")] == [True, True]
+
+
+def wait_for(condition) -> bool:
+    end = time.monotonic() + 10
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.01)
+    return condition()
 
 
 @pytest.mark.parametrize(("arguments", "expected"), [(["q", "out"], ["new"]), (["out", "q"], ["new", "old"])], ids=["the same", "other"])

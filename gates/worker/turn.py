@@ -1,0 +1,51 @@
+"""Hold a process back before it touches the device, so that it can start while the device is somebody else's.
+
+The engine holds a lock on a file, and the process waits for it. The system lets the lock go when the engine dies. A turn that has come is
+written in the file, so a process never waits for a run that is over, and does nothing on the device then.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import time
+from pathlib import Path
+from types import TracebackType
+
+from gates.core.errors import EXIT_HOLD, GatesError
+
+_COME = b"come"
+
+
+class Turn:
+    """The engine's end. ``path``: a file that is made for it. Leaving it as a context manager ends the wait, without the turn."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self._came = path, float("inf")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("wb", buffering=0)
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+
+    def come(self) -> None:
+        """Let the processes go on."""
+        if not self._file.closed:
+            self._came = time.monotonic()
+            self._file.write(_COME)
+            self._file.close()
+
+    def since(self, started: float) -> float:
+        """When the time of a process that ``started`` then begins to count: now, while it is held back."""
+        return max(started, min(self._came, time.monotonic()))
+
+    def __enter__(self) -> Turn:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._file.close()
+
+
+def wait(path: str) -> None:
+    """Wait in the process that is held back. Raises GatesError if its turn has not come when the wait ends."""
+    with open(path, "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        if file.read() != _COME:
+            raise GatesError("the run ended before the device was free", hint="run it again", exit_code=EXIT_HOLD)

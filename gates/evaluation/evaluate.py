@@ -72,7 +72,7 @@ def evaluate_task(name: str, candidate: Candidate, terms: Terms, progress: Progr
         ScratchFolder(Path(tempfile.gettempdir()), "gates-evaluate-") as scratch,
         RunDirectory(terms.results / FOLDER, task.name) as directory,
         contextlib.ExitStack() as shared,
-        ToolThreads(2) as aside,
+        ToolThreads(8) as aside,
     ):
         session = session_of(task, files, candidate, terms, device, directory, scratch, progress, aside)
         stage = session.task
@@ -171,11 +171,14 @@ class _Cascade:
     seconds: dict[str, float] = field(default_factory=lambda: {"compile": 0.0, "gates": 0.0})
     built: set[str] = field(default_factory=set)
     reached: str = "static"
+    sharing: bool = False
     timing: Timing | None = None
 
     def judge(self, stage: str, reference: Task, terms: Terms) -> bool:
         """Judge by the gates of ``stage``; False where one of them failed or came to no verdict."""
         self.reached, session = stage, self.session
+        if stage == "static":
+            self._prepare(terms)
         if stage == "static" and session.task.kind == EXTENSION and job_count(terms.jobs) < _AT_ONCE:
             self._build({"cubin"})  # the CPU's library takes a minute, and can't save what breaks the budget without it
             if (first := judge_step(session, self.info, "ptxas")).status is Status.FAIL:
@@ -185,8 +188,8 @@ class _Cascade:
         if stage == "speed":
             self.shared.close()
             return self._speed(reference, terms)
-        if stage == "numbers" and session.device:
-            self.shared.enter_context(self._card(alone=False))
+        if stage == "numbers":
+            self._share_card()
         for gate in gates_in(stage, session.task.gates):
             started = time.monotonic()
             result = judge_step(session, self.info, gate)
@@ -194,6 +197,19 @@ class _Cascade:
             if result.status not in (Status.PASS, Status.NOT_APPLICABLE):
                 return False
         return True
+
+    def _prepare(self, terms: Terms) -> None:
+        """Let the device get ready while the candidate is compiled, if no other candidate has some of the cores, which might want to be
+        timed meanwhile.
+        """
+        session = self.session
+        if session.device and job_count(terms.jobs) >= job_count(None):
+            session.prepare(self._share_card)
+
+    def _share_card(self) -> None:
+        if self.session.device and not self.sharing:
+            self.sharing = True
+            self.shared.enter_context(self._card(alone=False))
 
     def ended(self) -> Any:
         """run.json, with what was built."""

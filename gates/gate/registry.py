@@ -39,6 +39,7 @@ class Gate:
     of_binaries: bool = False  # it reads compiled code, one binary an ``arch``
     of_optimised_code: bool = False  # nvcc -G changes its figures beyond recognition: a debug build has no verdict on it
     beside: str = ""  # an earlier gate; while it is judged, what this one's ``ahead`` gives may run
+    prepares: bool = False  # its ``prepare`` starts processes before the kernel is built
     measured_anyway: bool = False  # a first rung has nothing to beat in it, and is measured and recorded all the same
     # key of its limits -> the table of names to use there, and what follows each
     names: Mapping[str, tuple[str, str]] = field(default_factory=dict)
@@ -60,6 +61,10 @@ class Gate:
     def collecting(self) -> Callable[..., Any]:
         """The function that runs what the gate needs and writes its evidence (``gates.gate.session`` says how)."""
         return self._own("step:collect")
+
+    def preparing(self) -> Callable[..., Any]:
+        """The function of a session that gives what starts processes for the gate before the kernel is built, or None."""
+        return self._own("step:prepare")
 
     def beginning(self) -> Callable[..., Any]:
         """The function of a session that gives what can be begun ahead of the gate's turn, or None."""
@@ -153,6 +158,8 @@ ROWS = {
             "Errors and traces of every case.",
             ("cuda", "triton", "numba", "warp", "python"),
             "numbers",
+            beside="ptxas",
+            prepares=True,
             against_baseline=("match_baseline",),
             jobs={
                 "correctness": Job("gates.gate.correctness.collect", kernel_process="gates.launch.answering"),

@@ -26,6 +26,7 @@ from gates.launch.device import DeviceInfo
 from gates.launch.replay import write_memory_cases
 from gates.task.load import WITHOUT_DEVICE, Task
 from gates.task.sources.files import project_root
+from gates.worker.job import Spares
 from gates.worker.process import ToolThreads
 from gates.worker.turn import Turn
 
@@ -66,6 +67,7 @@ class Session:
     hangs: bool = False  # one launch of the candidate came to no end
     aside: ToolThreads | None = None  # run what is begun ahead of its gate's turn; None: nothing is
     judged: Collection[str] = GATES  # the gates that will judge, until one fails
+    prepared: dict[str, Spares] = field(default_factory=dict)  # by gate, until it is judged
     _begun: dict[str, Future[Any]] = field(default_factory=dict)
     _turns: dict[str, Turn] = field(default_factory=dict)
     _texts: dict[str, StaticTexts] = field(default_factory=dict)
@@ -191,6 +193,14 @@ class Session:
                 self._texts[task.name] = collect(self.builds[task.name], self.toolchain)
             return self._texts[task.name]
 
+    def prepare(self, first: Callable[[], None] = lambda: None) -> None:
+        """Start the processes that gates want to have ready when the kernel is built; ``first`` is called before, if there are any."""
+        wanted = [row for row in ROWS.values() if row.prepares and row.name in self.task.gates and row.name in self.judged]
+        starts = {row.name: start for row in wanted if (start := row.preparing()(self)) is not None}
+        if starts:
+            first()
+        self.prepared = {gate: start() for gate, start in starts.items()}
+
     def begin_beside(self, gate: str, info: RunInfo) -> None:
         """Begin what of later gates can run while ``gate`` is judged."""
         for row in ROWS.values():
@@ -242,6 +252,8 @@ def judge_step(session: Session, info: RunInfo, gate: str) -> GateResult:
         result = rejudge(session.directory.path, info, gate)
     assert result is not None, f"{gate} left neither evidence nor a verdict"
     session.results[gate] = result
+    if gate in session.prepared:
+        session.prepared.pop(gate).close()
     return result
 
 

@@ -21,15 +21,16 @@ from gates.worker import isolated, sandbox
 
 
 def first_question(job: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the first message to the process, before its first call."""
+    """Return the first message to the process, which says how it confines itself; the second one names its kernel."""
     emulated = bool(job["side"]["emulated"])
     memory_bytes = job.get("memory_bytes") or (sandbox.default_memory_bytes() if emulated else None)
     return {
-        "side": dict(job["side"]),
         "device": "cpu" if emulated else job["device"],
         "scratch": str(isolated.scratch(job, job["side"]["name"])),
         "memory_bytes": memory_bytes,
+        "processes": not emulated or not is_c(job["side"]),
         "cpu_s": isolated.processor_seconds(job),
+        "wakes": "turn" in job,  # the device, while the kernel is compiled
     }
 
 
@@ -37,19 +38,21 @@ def serve() -> None:
     """Run in the other process: confine it, load the kernel, and answer calls until they end."""
     asks, answers = isolated.settle()
 
-    from gates.launch.isolated_launch import Launcher
+    from gates.launch.isolated_launch import Launcher, wake
     from gates.worker import wire
 
     first = wire.receive(asks)
-    side, on_device = first["side"], first["device"] != "cpu"
     held = isolated.confine(
         Path(first["scratch"]),
         memory_bytes=first["memory_bytes"],
-        on_device=on_device,
-        processes=on_device or not is_c(side),
+        on_device=first["device"] != "cpu",
+        processes=first["processes"],
         cpu_s=first["cpu_s"],
     )
     wire.send(answers, {"held": held})  # before the kernel's code is loaded, which could say anything
+    if first["wakes"]:
+        wake(first["device"])
+    side = wire.receive(asks)["side"]
     try:
         if not is_c(side):
             problems.find(side["problem"], Path(side["folder"]))  # what stands beside it a function may import
@@ -58,7 +61,7 @@ def serve() -> None:
         wire.send(answers, _refused(error))
         return
     wire.send(answers, {"loaded": True})
-    launcher.wake()
+    wake(first["device"])
     own = os.getpid()
     while True:
         try:

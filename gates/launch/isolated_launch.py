@@ -44,6 +44,13 @@ class DeviceLost(Exception):
     """The kernel's process ended, or its CUDA context is broken: nothing more can run in it."""
 
 
+def wake(device: str) -> None:
+    """Make the device's context, which takes half a second, while the judge waits or plans its cases. The first launch reports errors."""
+    if device != "cpu":
+        with contextlib.suppress(RuntimeError, AssertionError):
+            torch.cuda.synchronize(device)
+
+
 class Launcher:
     """The kernel of a job's side on ``device`` ("cpu" where no device is meant)."""
 
@@ -55,12 +62,6 @@ class Launcher:
             torch.set_num_threads(1)  # torch copies bytes here and computes nothing
         self._delay_s = _MOST_DELAY_S  # the first launch loads the kernel's module
         self._filled = not is_c(side) and side["kind"] != PYTHON  # a compiler of Python code can't look through such a mode
-
-    def wake(self) -> None:
-        """Make the device's context, which takes half a second, while the judge plans its cases. The first launch reports errors."""
-        if self._on_device:
-            with contextlib.suppress(RuntimeError, AssertionError):
-                torch.cuda.synchronize(self._device)
 
     def launch(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """Launch once; the bytes of the ``buffers``, what was ``returned``, the launcher's ``error``, and the emulator's records.

@@ -56,12 +56,14 @@ class Side:
     """
 
     def __init__(self, job: Mapping[str, Any], child: isolated.Child) -> None:
-        side, first = job["side"], answering.first_question(job)
+        side = job["side"]
         self.emulated, self.function, self._child = bool(side["emulated"]), not is_c(side), child  # function: may return its outputs
         self.on_emulator = on_emulator(side)
         self.stream = str(side.get("stream", CURRENT))
         self._secret, self._room = secrets.randbits(48), 0
-        self._ask(first)
+        if not job.get("confines"):
+            self._ask(answering.first_question(job))
+        self._ask({"side": dict(side)})
         self.held: dict[str, str] = self._answer()["held"]
         self.problem = problems.load(side["problem"], Path(side["folder"]))
         self.arguments = tuple(side.get("arguments") or self.problem.ARGUMENTS)

@@ -107,9 +107,26 @@ def run_task(options: Options, progress: Progress) -> Outcome:
     with (
         RunDirectory(options.results, task.name) as directory,
         ScratchFolder(Path(tempfile.gettempdir()), "gates-run-") as scratch,
-        ToolThreads(2) as aside,
+        ToolThreads(8) as aside,
     ):
         toolchain = find_toolchain()
+        session = Session(
+            task,
+            baseline,
+            shapes,
+            seeds,
+            toolchain,
+            device,
+            directory,
+            scratch,
+            options.build_dir,
+            options.jobs,
+            progress,
+            inputs=inputs,
+            thorough=options.thorough,
+            aside=aside,
+        )
+        session.prepare()
         aside.submit(
             compilers.identities, toolchain
         )  # while another process reads the problem; the build asks again, and waits for nothing
@@ -130,22 +147,6 @@ def run_task(options: Options, progress: Progress) -> Outcome:
             profile=profile,
             why=why,
             argv=options.argv,
-        )
-        session = Session(
-            task,
-            baseline,
-            shapes,
-            seeds,
-            toolchain,
-            device,
-            directory,
-            scratch,
-            options.build_dir,
-            options.jobs,
-            progress,
-            inputs=inputs,
-            thorough=options.thorough,
-            aside=aside,
         )
         clock.ended("start")
         session.build()

@@ -13,7 +13,8 @@ import re
 import secrets
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -167,6 +168,37 @@ def run_job(
             f"this machine ran out of memory and killed a process of {Path(folder).name}", hint=machine_fault.MEMORY_OF_A_KERNEL
         )
     return tried
+
+
+class Spares:
+    """Runners, one for each of the ``names``, that start in threads of ``aside`` before their jobs are known.
+
+    ``begin`` is what of a job they are told at once; they do what they can, and wait for the rest. A time limit begins with the rest.
+    """
+
+    def __init__(
+        self, names: Iterable[str], begin: Mapping[str, Any], folder: Path, work: Path, *, limit_s: float, aside: process.ToolThreads
+    ) -> None:
+        self._begun = dict[str, tuple[Turn, Future[FinishedJob]]]()
+        for name in names:
+            turn = Turn(work / f"{name}.turn")
+            self._begun[name] = turn, aside.submit(run_job, folder, begin, work, limit_s=limit_s, name=name, turn=turn)
+
+    def run(self, name: str, job: Mapping[str, Any]) -> FinishedJob | None:
+        """Give ``job`` to the runner of that name; None if there is none, or it has ended by itself, which says nothing of the job."""
+        turn, done = self._begun.pop(name, (None, None))
+        if turn is None or done is None or done.done():
+            return None
+        turn.come(job)
+        return done.result()
+
+    def close(self) -> None:
+        """End those that got no job."""
+        for turn, _ in self._begun.values():
+            turn.close()
+        for _, done in self._begun.values():
+            done.exception()
+        self._begun.clear()
 
 
 def warm_up() -> None:

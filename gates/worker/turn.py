@@ -1,4 +1,4 @@
-"""Hold a process back before it touches the device, so that it can start while the device is somebody else's.
+"""Hold a process back, so that it can start before it knows its job, or while the device is somebody else's.
 
 The engine holds a lock on a file, and the process waits for it. The system lets the lock go when the engine dies. A turn that has come is
 written in the file, so a process never waits for a run that is over, and does nothing on the device then.
@@ -7,13 +7,14 @@ written in the file, so a process never waits for a run that is over, and does n
 from __future__ import annotations
 
 import fcntl
+import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
+from typing import Any
 
 from gates.core.errors import EXIT_HOLD, GatesError
-
-_COME = b"come"
 
 
 class Turn:
@@ -25,27 +26,34 @@ class Turn:
         self._file = path.open("wb", buffering=0)
         fcntl.flock(self._file, fcntl.LOCK_EX)
 
-    def come(self) -> None:
-        """Let the processes go on."""
+    def come(self, told: Mapping[str, Any] = MappingProxyType({})) -> None:
+        """Let the processes go on, with what they are ``told``, JSON data."""
         if not self._file.closed:
             self._came = time.monotonic()
-            self._file.write(_COME)
+            self._file.write(json.dumps(dict(told)).encode())
             self._file.close()
 
     def since(self, started: float) -> float:
         """When the time of a process that ``started`` then begins to count: now, while it is held back."""
         return max(started, min(self._came, time.monotonic()))
 
+    def close(self) -> None:
+        """End the wait."""
+        self._file.close()
+
     def __enter__(self) -> Turn:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._file.close()
+        self.close()
 
 
-def wait(path: str) -> None:
-    """Wait in the process that is held back. Raises GatesError if its turn has not come when the wait ends."""
+def wait(path: str) -> dict[str, Any]:
+    """Wait in the process that is held back; what it is told. Raises GatesError if its turn has not come when the wait ends."""
     with open(path, "rb") as file:
         fcntl.flock(file, fcntl.LOCK_SH)
-        if file.read() != _COME:
-            raise GatesError("the run ended before the device was free", hint="run it again", exit_code=EXIT_HOLD)
+        try:
+            told: dict[str, Any] = json.loads(file.read())
+        except ValueError:  # nothing, or a part
+            raise GatesError("the run ended before this process had its turn", hint="run it again", exit_code=EXIT_HOLD) from None
+        return told

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 from evolution_kit import Bench, searched
@@ -28,6 +29,7 @@ from gates.evaluation.overlay import Candidate
 from gates.evaluation.verify import verify_evaluation
 from gates.evidence.packed_runs import opened
 from gates.evidence.run_directory import RunInfo, read_record
+from gates.gate.correctness import step as correctness_step
 from gates.gate.performance.evidence import PerformanceEvidence
 from gates.gate.session import Session
 from gates.launch.device import DeviceProbe
@@ -137,10 +139,17 @@ def test_a_proposer_can_give_no_score_and_no_toggle_that_is_not_a_number(tmp_pat
 # the card
 
 
-def test_a_card_is_held_alone_for_a_timing_and_not_while_something_is_built(
-    task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("prepares", "jobs", "early"),
+    [(False, None, False), (True, None, True), (True, 1, False)],
+    ids=["nothing to prepare", "the machine to itself", "others have cores"],
+)
+def test_a_card_is_held_alone_for_a_timing_and_shared_while_something_is_built_for_nobody_else(
+    prepares: bool, jobs: int | None, early: bool, task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The timing is a recorded one."""
+    monkeypatch.setattr(correctness_step, "prepare", lambda _: (lambda: events.append("prepare") or MagicMock()) if prepares else None)
+    monkeypatch.setattr(engine, "job_count", lambda jobs: jobs or 2)
     run = opened(next((RECORDED / "h200-examples" / "gelu_compiled").glob("*.zip")))
     evidence: PerformanceEvidence = read_record(PerformanceEvidence, run, "performance.json")
     passed = GateResult("correctness", Status.PASS, "correctness.pass", "made up", (Check("cases", Status.PASS, 1, 1, ""),))
@@ -166,9 +175,9 @@ def test_a_card_is_held_alone_for_a_timing_and_not_while_something_is_built(
     monkeypatch.setattr(engine, "card", card)
     monkeypatch.setattr(engine, "build_pair", lambda *_: events.append("build") or "both")
     monkeypatch.setattr(engine, "time_pair", timed)
-    found = evaluated(task, tmp_path, "pass", profile="auto", stage="speed")
-    shared = ["together", "correctness", "sanitizer", "free"]
-    assert events[events.index("sass") :] == ["sass", *shared, "build", "alone", "time both", "free"]
+    found = evaluated(task, tmp_path, "pass", profile="auto", stage="speed", jobs=jobs)
+    static = ["together", "prepare", "ptxas", "sass"] if early else ["ptxas", "sass", "together"]
+    assert events == [*static, "correctness", "sanitizer", "free", "build", "alone", "time both", "free"]
     assert found.valid and found.stage == "speed" and 1.5 < found.score <= found.score_high and found.p50_us > 0
     assert found.seconds["gates"] == pytest.approx(sum(gate.seconds for gate in found.gates), abs=0.01), "timing too"
 

@@ -48,7 +48,7 @@ def test_a_turn_that_never_comes_is_an_error_and_no_turn(tmp_path: Path) -> None
     with Turn(tmp_path / "turn") as held:
         pass
     held.come()  # too late
-    with pytest.raises(GatesError, match="the run ended before the device was free"):
+    with pytest.raises(GatesError, match="the run ended before this process had its turn"):
         turn.wait(str(held.path))
 
 
@@ -60,7 +60,7 @@ def test_a_held_process_ends_when_its_engine_is_killed(tmp_path: Path) -> None:
         assert Path(f"/proc/{held}").exists()
         os.kill(engine.pid, signal.SIGKILL)
         said = engine.stderr.read()  # to the end, which comes when nobody can write any more
-    assert "the run ended before the device was free" in said and "\non\n" not in said
+    assert "the run ended before this process had its turn" in said and "\non\n" not in said
 
 
 def test_the_time_of_a_held_process_begins_with_its_turn(tmp_path: Path) -> None:

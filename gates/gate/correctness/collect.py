@@ -24,8 +24,8 @@ from gates.gate.correctness import plan
 from gates.launch import answering
 from gates.launch.entry_point import on_emulator
 from gates.task.problem import is_ordinary
-from gates.worker import isolated, process
-from gates.worker.job import KILLED, FinishedJob, ResultWriter, run_job
+from gates.worker import isolated, process, turn
+from gates.worker.job import KILLED, FinishedJob, ResultWriter, Spares, run_job
 from gates.worker.machine_fault import MachineFault
 
 _MAX_TIMEOUTS = 2  # a kernel that hung twice is not given a third time limit
@@ -58,6 +58,7 @@ def run_correctness(
     limits_at: Mapping[str, str] | None = None,
     timed: str = "",
     processes: int = 1,
+    spares: Spares | None = None,
     python: str = sys.executable,
 ) -> dict[str, Any]:
     """Raw record of all cases of ``candidate`` (and ``baseline``), for ``gates.gate.correctness.evidence.parse``.
@@ -71,7 +72,7 @@ def run_correctness(
     ``limits``: those of task.yaml on errors; outputs that break one are mapped. ``runner``: how a user starts the task's
     runner.py, for the commands that replay one case. ``default_launches``: those in its sources that name no stream. ``limits_at``: each
     limit's file and line, to be named. ``timed``: the first shape that is timed, which extra seeds try on a device. ``processes``: how
-    many share the cases of a side.
+    many share the cases of a side; ``spares``: such that run already.
     Raises GatesError for duplicate shapes, seeds or inputs, and for names that the problem does not have.
     """
     emulated = bool(candidate["emulated"])
@@ -102,7 +103,7 @@ def run_correctness(
         "extra_seeds": list(dict.fromkeys(case["seed"] for case in asked if case["role"] == "extra")),
         "asked": [{key: case[key] for key in ("shape", "seed", "inputs", "role")} for case in asked],
         "candidate": _run_side(
-            candidate, asked, {**common, "more": more}, work, "candidate", limit_s, python, processes, 1 if hangs else _MAX_TIMEOUTS
+            candidate, asked, {**common, "more": more}, work, "candidate", limit_s, python, processes, 1 if hangs else _MAX_TIMEOUTS, spares
         ),
         "baseline": None,
     }
@@ -132,7 +133,12 @@ def execute(job: dict[str, Any], folder: Path) -> None:
     from gates.gate.correctness.runner.yardstick import Yardstick
     from gates.launch.side import opened
     from gates.task import problem as problems
+    from gates.worker import wire
 
+    if "turn" in job:
+        wire.send(child.stdin, answering.first_question(job))
+        job |= {**turn.wait(job["turn"]), "confines": True}
+        Path(job["turn"]).unlink()  # as the job's own file: it is not the kernel's to read
     with ResultWriter(job) as writer, opened(job, child) as side:  # which wakes the device while the cases are planned
         problem = side.problem
         cases, emulated = list(job["cases"]), bool(job["side"]["emulated"])
@@ -172,12 +178,13 @@ def _run_side(
     python: str,
     shares: int,
     most_timeouts: int = _MAX_TIMEOUTS,
+    spares: Spares | None = None,
 ) -> dict[str, Any]:
     """All cases of one side, shared out to ``shares`` processes."""
 
     def run(share: int) -> dict[str, Any]:
         own = {**common, "share": (share, shares)}
-        return _run_share(side, cases, own, work, f"{name}.{share}" if shares > 1 else name, limit_s, python, most_timeouts)
+        return _run_share(side, cases, own, work, shared_name(name, share, shares), limit_s, python, most_timeouts, spares)
 
     with process.ToolThreads(shares) as together:
         done = list(together.map(run, range(shares)))
@@ -189,6 +196,11 @@ def _run_side(
     }
 
 
+def shared_name(name: str, share: int, shares: int) -> str:
+    """What names the jobs of one of so many shares of a side; each has its number besides."""
+    return f"{name}.{share}" if shares > 1 else name
+
+
 def _run_share(
     side: Mapping[str, Any],
     cases: list[dict[str, Any]],
@@ -198,6 +210,7 @@ def _run_share(
     limit_s: float,
     python: str,
     most_timeouts: int,
+    spares: Spares | None,
 ) -> dict[str, Any]:
     """The cases of one share, over as many processes as its crashes need."""
     planned: list[dict[str, Any]] | None = None
@@ -206,7 +219,9 @@ def _run_share(
     while todo:
         again = {} if planned is None else {"more": {}, "share": (0, 1), "beside": common["share"][1]}
         job = {**common, "side": dict(side), "cases": todo, **again}
-        tried = run_job(Path(side["folder"]), job, work, limit_s=limit_s, name=f"{name}.{len(jobs)}", python=python)
+        number = f"{name}.{len(jobs)}"
+        tried = spares.run(number, job) if spares else None
+        tried = tried or run_job(Path(side["folder"]), job, work, limit_s=limit_s, name=number, python=python)
         if (refusal := tried.refusal()) is not None:
             raise refusal
         ended = _Ended(tried)

@@ -29,7 +29,7 @@ from gates.emulator.cpu.build import COMPILING, runtime_is_kept
 from gates.task.load import CUDA, EXTENSION, JIT, PYTHON, Task
 from gates.task.sources.architectures import cubin_archs, device_archs
 from gates.task.sources.identity import identity_of
-from gates.worker import machine_fault, process
+from gates.worker import machine_fault
 
 KINDS = ("cubin", "device", "emulator")
 Progress = Callable[[str], None]
@@ -72,22 +72,17 @@ def build(
     plans = _plans(task, toolchain, archs, library_archs, want)
     ninja = Ninja(Path(toolchain.need("ninja").path), folder, job_count(jobs))
     _make_folders(folder, plans)
-    with locked(folder, task.name, say) as lock, process.ToolThreads(1) as aside:
+    with locked(folder, task.name, say) as lock:
         for leftover in folder.rglob("*.partial"):  # of a build that was killed
             leftover.unlink(missing_ok=True)
         edges = list(
             {edge.output: edge for plan in plans for edge in plan.edges}.values()
         )  # an edge that two libraries share is there once
-        if task.kind == EXTENSION:  # which compiles torch's headers, a minute long
-            extension = aside.submit(torch_extension.build, task, toolchain, folder, library_archs, want, job_count(jobs), say)
         printed, wall_s = _make(edges, task, toolchain, ninja, lock, say)
         targets, stage = tuple(_target(plan, folder, printed, toolchain) for plan in plans), task.digest()
         if task.kind == EXTENSION:
-            targets = tuple(torch_extension.on_cpu(target) for target in targets)
+            targets = torch_extension.on_cpu(task, targets, want)
         text = _log_text(folder, plans)
-        if task.kind == EXTENSION:
-            made, said, extension_s = extension.result()
-            targets, text, wall_s = (*targets, *made), text + said, max(wall_s, extension_s)
     return BuildResult(
         task.name,
         digest,
@@ -152,14 +147,15 @@ class _Plan:
 def _plans(task: Task, toolchain: Toolchain, archs: tuple[str, ...], device_archs: tuple[str, ...], want: Collection[str]) -> list[_Plan]:
     plans = []
     if "cubin" in want:
+        shared = device_archs if task.kind == CUDA or "device" in want else ()  # an object with torch's host code takes long to compile
         for arch in archs:
-            plans.extend(_cubin_plans(task, toolchain, arch, device_archs))
+            plans.extend(_cubin_plans(task, toolchain, arch, shared))
     makers: dict[str, tuple[str, tuple[str, ...], Callable[[], Iterable[graph.Edge]]]] = {
-        "device": ("device.so", ("nvcc",), lambda: graph.device_edges(task, toolchain, device_archs)),
+        "device": (graph.device_library(task), ("nvcc",), lambda: graph.device_edges(task, toolchain, device_archs)),
         "emulator": (graph.emulator_library(task), ("nvcc", "g++"), lambda: graph.emulator_edges(task, toolchain)),
     }
     for kind, (output, tools, make) in makers.items():
-        if kind in want and (task.kind == CUDA or (kind == "emulator" and task.script)):
+        if kind in want and (task.kind == CUDA or kind == "device" or task.script):
             missing = next(filter(None, (build_failure.missing_tool(tool, toolchain) for tool in tools)), None)
             plans.append(_Plan(kind, output, () if missing else tuple(make()), failure=missing))
     if task.kind == EXTENSION and "binding" in want:
@@ -168,7 +164,7 @@ def _plans(task: Task, toolchain: Toolchain, archs: tuple[str, ...], device_arch
 
 
 def _binding_plans(task: Task, toolchain: Toolchain) -> list[_Plan]:
-    """The C++ files of an extension, checked beside nvcc's work: no product but that of torch's own loader holds them."""
+    """The C++ files of an extension, checked: on a machine without a device, most extensions have no product that holds them."""
     missing = build_failure.missing_tool("g++", toolchain)
     if not missing and torch_headers.include_folder() is None:
         missing = Failure("", "torch was not found", hint="`pip install torch`", missing_tool="torch")

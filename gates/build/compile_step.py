@@ -6,7 +6,7 @@ Every ``{out}`` in COMMAND is a temporary name beside OUTPUT, and a command with
 command has succeeded, its log and then its output get their own names. Before it starts, what an earlier build left is removed, so a
 failed compile leaves nothing to load. A failure is described in ``OUTPUT.failed.json``, and what the
 command printed is in ``OUTPUT.failed.log``. A command that searches the folder ``lean`` of this package is tried
-again without it. A disk that is full afterwards fails the step: nvcc then leaves half
+again without it, if the compiler lacks a name or a header. A disk that is full afterwards fails the step: nvcc then leaves half
 an output and exits with 0. This file is started as a script, without the package, so
 that a step adds little time.
 """
@@ -15,11 +15,16 @@ import contextlib
 import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 
 _LEAN = "-I" + os.path.join(os.path.dirname(os.path.abspath(__file__)), "lean")
+_LACKING = re.compile(  # in the words of nvcc and of g++
+    r"has no member|not a member|undefined|not (?:been )?declared|does not name|incomplete type|no (?:instance|operator|match|suitable)"
+    r"|(?:not|be) a (?:class|namespace)|No such file"
+)
 
 
 def main(argv: list[str]) -> int:
@@ -32,7 +37,7 @@ def main(argv: list[str]) -> int:
     command = [part.replace("{out}", temporary) for part in command]
     try:
         text, cause = _run(command)
-        if cause and _LEAN in command:
+        if cause and _LEAN in command and _LACKING.search(text):
             command.remove(_LEAN)
             text, cause = _run(command)
         if checks and not cause:

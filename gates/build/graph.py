@@ -70,36 +70,46 @@ def is_relocatable(task: Task) -> bool:
 def device_edges(task: Task, toolchain: Toolchain, archs: Sequence[str]) -> list[Edge]:
     """Objects of each source, then the shared library that holds the launcher; the CUDA runtime is linked in."""
     code = [f"-gencode=arch={arch.replace('sm_', 'compute_')},code={arch}" for arch in archs]
-    if len(archs) == 1:
-        edges = _objects(task, toolchain, archs[0], archs)
-    else:
-        named = zip(task.sources, stems(task), strict=True)
-        edges = [_object_edge(task, toolchain, source, f"device/{stem}.o", code) for source, stem in named]
+    made_anyway = {edge.inputs: edge for edge in _objects(task, toolchain, archs[0], archs)} if len(archs) == 1 else {}
+    edges = [
+        made_anyway.get((str(source),)) or _object_edge(task, toolchain, source, f"device/{stem}.o", code)
+        for source, stem in _compiled_sources(task)
+    ]
     made = [edge.output for edge in edges]
-    command = (*_nvcc(toolchain), "-shared", "-cudart", "static", *code, *task.nvcc_flags, *made, "-o", "{out}")
-    return [*edges, _library_edge(task, "device.so", command, made)]
+    libraries = torch_headers.link_flags(device=True) if task.kind == EXTENSION else ()
+    command = (*_nvcc(toolchain), "-shared", "-cudart", "static", *code, *task.nvcc_flags, *made, *libraries, "-o", "{out}")
+    return [*edges, _library_edge(task, device_library(task), command, made)]
+
+
+def device_library(task: Task) -> str:
+    """The file of the device's library; Python imports an extension by its file's name."""
+    return f"device/{task.name}.so" if task.kind == EXTENSION else "device.so"
 
 
 def _objects(task: Task, toolchain: Toolchain, arch: str, device_archs: Sequence[str]) -> list[Edge]:
     """One object of each source for ``arch`` alone, from which its cubin and each library that runs it are made; none if no library does.
 
-    That for the lowest architecture holds PTX too, which the emulator executes.
+    That for the lowest architecture holds PTX too, which the emulator executes. The emulator has objects of an extension to itself.
     """
-    if task.kind != CUDA or not (arch == lowest(task.arch) or tuple(device_archs) == (arch,)):
+    if not (tuple(device_archs) == (arch,) or (task.kind == CUDA and arch == lowest(task.arch))):
         return []
     virtual = arch.replace("sm_", "compute_")
-    code = [f"-gencode=arch={virtual},code={one}" for one in (arch, *([virtual] if arch == lowest(task.arch) else []))]
-    named = zip(task.sources, stems(task), strict=True)
-    return [_object_edge(task, toolchain, source, _object(task, stem, arch), code) for source, stem in named]
+    code = [f"-gencode=arch={virtual},code={one}" for one in (arch, *([virtual] if _is_emulated(task, arch) else []))]
+    return [_object_edge(task, toolchain, source, _object(task, stem, arch), code) for source, stem in device_sources(task)]
 
 
 def _object(task: Task, stem: str, arch: str) -> str:
-    return f"{'emulator' if arch == lowest(task.arch) else 'device'}/{stem}.o"
+    return f"{'emulator' if _is_emulated(task, arch) else 'device'}/{stem}.o"
+
+
+def _is_emulated(task: Task, arch: str) -> bool:
+    """Whether the emulator runs the objects for ``arch``."""
+    return task.kind == CUDA and arch == lowest(task.arch)
 
 
 def _compiled(task: Task, source: Path, output: str) -> tuple[str, ...]:
     """What ends a command that compiles one source: the task's flags, the file of dependencies, the source, the product."""
-    return (*_flags(task), "-MD", "-MF", f"{output}.d", str(source), "-o", "{out}")
+    return (*_flags(task, source), "-MD", "-MF", f"{output}.d", str(source), "-o", "{out}")
 
 
 def _object_edge(task: Task, toolchain: Toolchain, source: Path, output: str, code: Sequence[str]) -> Edge:
@@ -132,8 +142,7 @@ def emulator_edges(task: Task, toolchain: Toolchain) -> list[Edge]:
     torch = task.kind == EXTENSION
     if torch:  # its objects are for the CPU's tensors alone
         before = [*code, "-include", str(TORCH_ON_CPU / "device.h")]
-        named = [pair for pair in zip(task.sources, stems(task), strict=True) if pair[0] in task.compiled]
-        edges = [_object_edge(task, toolchain, source, f"emulator/{stem}.o", before) for source, stem in named]
+        edges = [_object_edge(task, toolchain, source, f"emulator/{stem}.o", before) for source, stem in _compiled_sources(task)]
         edges.append(_object_edge(task, toolchain, TORCH_ON_CPU / "device.cpp", "emulator/torch_on_cpu.o", code))
     else:
         edges = _objects(task, toolchain, lowest(task.arch), ())
@@ -155,17 +164,12 @@ def emulator_library(task: Task) -> str:
 def binding_edges(task: Task, toolchain: Toolchain) -> list[Edge]:
     """A check of each C++ file of an extension with the flags of torch's loader; its output is empty."""
     gxx = toolchain.host_compiler or toolchain.need("g++").path
-    flags = (
-        TORCH_CXX_STANDARD,
-        "-w",
-        *torch_headers.binding_flags(task.name, toolchain, _texts(task)),
-        *_toggles(task),
-        *(flag for flag in task.nvcc_flags if flag.startswith("-D")),
-    )
+    defined = (*_toggles(task), *(flag for flag in task.nvcc_flags if flag.startswith("-D")))
     edges = []
-    for source, stem in zip(task.sources, stems(task), strict=True):
-        if source.suffix != ".cu" and source in task.compiled:
+    for source, stem in _compiled_sources(task):
+        if source.suffix != ".cu":
             output = f"binding/{stem}.checked"
+            flags = (TORCH_CXX_STANDARD, "-w", *torch_headers.binding_flags(task.name, toolchain, _text(source)), *defined)
             command = (gxx, "-fsyntax-only", *flags, "-MD", "-MF", f"{output}.d", "-MT", output, str(source))
             edges.append(Edge(output, f"{output}.log", command, (str(source),), f"{output}.d"))
     return edges
@@ -185,8 +189,12 @@ def ninja_text(edges: Iterable[Edge]) -> str:
 
 def device_sources(task: Task) -> list[tuple[Path, str]]:
     """The sources that hold device code, each with its stem: of an extension, all but the C++ files."""
-    named = zip(task.sources, stems(task), strict=True)
-    return [(source, stem) for source, stem in named if task.kind != EXTENSION or source.suffix == ".cu"]
+    return [(source, stem) for source, stem in _compiled_sources(task) if task.kind != EXTENSION or source.suffix == ".cu"]
+
+
+def _compiled_sources(task: Task) -> list[tuple[Path, str]]:
+    """The sources that compilers read, each with its stem."""
+    return [(source, stem) for source, stem in zip(task.sources, stems(task), strict=True) if source in task.compiled]
 
 
 def stems(task: Task) -> list[str]:
@@ -202,16 +210,16 @@ def _nvcc(toolchain: Toolchain) -> tuple[str, ...]:
     return (toolchain.need("nvcc").path, *ccbin)
 
 
-def _flags(task: Task) -> list[str]:
+def _flags(task: Task, source: Path) -> list[str]:
     given = any(flag.startswith(("-std", "--std")) for flag in task.nvcc_flags)
-    torch = torch_headers.nvcc_flags(task.name, _texts(task)) if task.kind == EXTENSION else []
+    torch = torch_headers.nvcc_flags(task.name, _text(source)) if task.kind == EXTENSION else []
     standard = () if given else (TORCH_CXX_STANDARD if torch else CXX_STANDARD,)
     wheels = [f"-Xcompiler=-idirafter{folder}" for folder in header_folders()]  # of libraries that the toolkit may be installed without
     return [*standard, *wheels, *torch, *_toggles(task), *task.nvcc_flags]
 
 
-def _texts(task: Task) -> list[str]:
-    return [source.read_text(encoding="utf-8", errors="replace") for source in task.compiled if source.is_file()]
+def _text(source: Path) -> str:
+    return source.read_text(encoding="utf-8", errors="replace") if source.is_file() else ""
 
 
 def _files_of_flags(task: Task) -> tuple[str, ...]:

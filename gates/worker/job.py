@@ -38,7 +38,6 @@ KINDS = {  # the engine's own jobs, and those of the gates
     "describe": Job("gates.worker.describe"),
     "case": Job("gates.launch.replay"),
     "launches": Job("gates.launch.launch_shapes"),
-    "extension": Job("gates.build.torch_extension"),
     "jit_build": Job("gates.build.jit.build", kernel_process="gates.build.jit.hands"),
     **{kind: job for row in ROWS.values() for kind, job in row.jobs.items()},
 }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import shutil
 from pathlib import Path
@@ -11,15 +9,13 @@ from pathlib import Path
 import pytest
 from static_kit import CXX, HOST_NVCC, STUB_NVCC, calls, make_task, program, stub_toolchain
 
-from gates.build import compilers, torch_extension
+from gates.build import compilers
 from gates.build.build import build
 from gates.build.inputs import dependencies
 from gates.build.result import BuildResult
 from gates.core.errors import GatesError
 from gates.launch.entry_point import load
 from gates.task.sources.includes import included
-from gates.worker.job import FinishedJob
-from gates.worker.process import Finished
 
 DEVICE = {"cubin", "device"}
 needs_gxx = pytest.mark.skipif(CXX is None, reason="no g++")
@@ -332,37 +328,3 @@ def test_what_a_text_includes() -> None:
 int x; #include "not.h"
 """
     assert included(text) == ({"a.h", "d.h", "f.h", "h.h", "i.h", "j.h"}, {"b/c.h", "e.h", "g.h"})
-
-
-def test_an_extension_is_compiled_anew_by_content_and_by_no_file_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch's own loader goes by file times; here it stands for one that copies its sources."""
-    header, source, compiled = tmp_path / "tile.cuh", tmp_path / "k.cu", list[str]()
-    aged(header, "tile 16\n")
-    aged(source, '#include "tile.cuh"\n')
-
-    def run_job(folder: Path, job: dict, work: Path, **_: object) -> FinishedJob:
-        library = Path(job["home"]) / "demo.so"
-        assert not library.exists()
-        library.write_text(source.read_text() + header.read_text())
-        compiled.append(library.read_text())
-        (work / "extension.log").write_text("compiled\n")
-        return FinishedJob("n", 0, "exit 0", False, 0.0, (json.dumps({"nonce": "n", "type": "extension", "path": str(library)}),), "")
-
-    monkeypatch.setattr(torch_extension, "run_job", run_job)
-    deps = f"k.o: #deps 1, deps mtime 1 (VALID)\n    {source}\n    {header}\n\n"
-    usual = torch_extension.process.run
-    monkeypatch.setattr(
-        torch_extension.process, "run", lambda argv, **k: Finished((), 0, deps, 0.0, False) if "deps" in argv else usual(argv, **k)
-    )
-    task, toolchain = make_task(tmp_path, source=source, kind="torch-extension"), stub_toolchain(tmp_path / "cuda")
-
-    def built() -> str:
-        (target,), text, _ = torch_extension.build(task, toolchain, tmp_path, ("sm_90",), {"device"}, 1, lambda _: None)
-        assert target.sha256 == hashlib.sha256(Path(target.path or "").read_bytes()).hexdigest() and text == "compiled\n"
-        return Path(target.path or "").read_text()
-
-    assert built() == built() and len(compiled) == 1
-    aged(header, "tile 32\n")
-    assert "tile 32" in built() and len(compiled) == 2
-    (tmp_path / "extension" / "demo.so").write_text("another's")
-    assert "tile 32" in built() and len(compiled) == 3

@@ -249,17 +249,53 @@ def test_the_handles_folder_is_no_machine_s_path_in_evidence() -> None:
 def test_what_the_shorter_header_lacks_is_compiled_with_torch_s_own(tmp_path: Path) -> None:
     compiler = tmp_path / "compiler.py"
     compiler.write_text(
-        "import pathlib, sys\nif sys.argv[1].endswith('lean'):\n    sys.exit('no torch::nn')\n"
+        "import pathlib, sys\nif sys.argv[1].endswith('lean'):\n    sys.exit(pathlib.Path(__file__).with_name('says').read_text())\n"
         "pathlib.Path(sys.argv[-1]).write_text('made')\n"
     )
+    (tmp_path / "says").write_text("k.cu(3): error: a semicolon is missing")
     step = [sys.executable, str(graph.STEP), str(tmp_path / "out"), str(tmp_path / "log"), "--", sys.executable, str(compiler)]
     assert subprocess.run([*step, "-I/elsewhere/lean", "{out}"]).returncode == 1  # of a task's own
-    assert subprocess.run([*step, f"-I{torch_headers.LEAN}", "{out}"]).returncode == 0
-    assert (tmp_path / "out").read_text() == "made" and "no torch::nn" not in (tmp_path / "log").read_text()
     lean = f"-I{torch_headers.LEAN}"
-    assert lean in torch_headers.nvcc_flags("mine", ["torch::Tensor x"]) and lean not in torch_headers.nvcc_flags(
-        "mine", ["", "namespace F = torch::nn::functional;"]
+    assert subprocess.run([*step, lean, "{out}"]).returncode == 1  # the source's own fault is found in one compilation
+    (tmp_path / "says").write_text('k.cu(3): error: namespace "torch" has no member "hub"')
+    assert subprocess.run([*step, lean, "{out}"]).returncode == 0
+    assert (tmp_path / "out").read_text() == "made" and "hub" not in (tmp_path / "log").read_text()
+    assert lean in torch_headers.nvcc_flags("mine", "torch::Tensor x") and lean not in torch_headers.nvcc_flags(
+        "mine", "namespace F = torch::nn::functional;"
     )
+
+
+def test_a_source_gets_the_operators_and_the_binding_that_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_headers, "include_folder", lambda: tmp_path)
+    for header in ("torch/types.h", "torch/csrc/utils/pybind.h", "ATen/ops/softmax.h", "ATen/ops/empty_like.h", "ATen/ops/mm.h"):
+        (tmp_path / header).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / header).touch()
+
+    def included(text: str) -> list[str]:
+        flags = torch_headers.nvcc_flags("mine", text)
+        return [header for flag, header in zip(flags, flags[1:], strict=False) if flag == "-include"]
+
+    kernel = "#include <torch/types.h>\nauto f(torch::Tensor x) { return torch::empty_like(at::softmax(x, 1), torch::kHalf); }\n"
+    assert included(kernel) == ["torch/types.h", "ATen/ops/empty_like.h", "ATen/ops/softmax.h"]
+    assert included(kernel + "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {}")[-1] == "torch/csrc/utils/pybind.h"
+    assert included("__global__ void k() {}") == []  # which compiles in a second without any header of torch's
+
+
+@needs_nvcc
+@pytest.mark.slow
+def test_an_extension_for_a_device_loads_and_its_cubin_is_of_the_same_object(extension: Task, tmp_path: Path) -> None:
+    (extension.folder / "binding.cpp").write_text(  # without a name of torch's CUDA build
+        "#include <torch/extension.h>\n"
+        'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("mine", [](torch::Tensor x) { return torch::neg(x); }); }\n'
+    )
+    result = build(replace(extension, arch=("sm_90",)), find_toolchain(), tmp_path / "build", device_arch="sm_90", want={"cubin", "device"})
+    library = result.path("device")
+    assert library is not None and library.name == "mine.so" and result.failures == ()
+    load = "import importlib.util, sys, torch; spec = importlib.util.spec_from_file_location('mine', sys.argv[1])\n"
+    load += "module = importlib.util.module_from_spec(spec); spec.loader.exec_module(module); print(module.mine(torch.ones(1)))"
+    assert subprocess.run([sys.executable, "-c", load, str(library)], capture_output=True, text=True).stdout == "tensor([-1.])\n"
+    edges = {edge.output: edge for edge in graph.cubin_edges(replace(extension, arch=("sm_90",)), find_toolchain(), "sm_90", ("sm_90",))}
+    assert edges["sm_90/kernel.cubin"].inputs[0] == "device/kernel.o"
 
 
 def test_the_stub_includes_what_torch_does() -> None:

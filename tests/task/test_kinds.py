@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import re
 import textwrap
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from places import ROOT
 from torch_kit import stub_torch  # noqa: F401
 
 import gates
-from gates.build import torch_extension
 from gates.build.build import build
 from gates.build.toolchain import find_toolchain
 from gates.gate.correctness import evidence
@@ -22,7 +20,6 @@ from gates.gate.correctness.collect import run_correctness
 from gates.gate.correctness.judge import judge
 from gates.task.load import load_task
 from gates.task.scaffold import new_task
-from gates.worker.job import run_job
 
 needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
 LIMITS = {"max_abs_err": 1e-5, "mean_abs_err": 1e-6, "bad_pct": 0.0, "bad_atol": 1e-5}
@@ -214,55 +211,3 @@ def test_the_documented_launcher_is_judged_without_a_device(tmp_path: Path) -> N
         build_dir=tmp_path / "build",
     )
     assert run.gates["correctness"].status.value == run.gates["sanitizer"].status.value == "pass", run.report()
-
-
-CPU_ONLY = """
-#include <pybind11/pybind11.h>
-#ifdef BROKEN
-this is an error;
-#endif
-int twice(int x) { return 2 * x; }
-PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("twice", &twice); }
-"""
-
-
-def loaded(tmp_path: Path, engine_entry: Callable[[str], None], flags: list[str]) -> tuple[Any, str]:
-    """The job "extension" on a source without CUDA, which torch's loader builds on any machine, and its log."""
-    (tmp_path / "it").mkdir()
-    (tmp_path / "it" / "one.cpp").write_text(CPU_ONLY)
-    engine_entry(
-        "import sys; from pathlib import Path; from torch.utils import cpp_extension\nload = cpp_extension.load\n"
-        "cpp_extension.load = lambda *given, **named: load(*given, **{**named, 'with_cuda': False})\n"
-        "from gates.worker.runner import job_main\n\njob_main(Path(sys.argv[2]), Path(sys.argv[4]))\n"
-    )
-    home = tmp_path / "work" / "home"  # where the job may write
-    home.mkdir(parents=True)
-    job = {"kind": "extension", "name": "one", "sources": [str(tmp_path / "it" / "one.cpp")], "home": str(home), "flags": ["-O0", *flags]}
-    tried = run_job(tmp_path / "it", job, tmp_path / "work", limit_s=200, name="extension")
-    return tried, (tmp_path / "work" / "extension.log").read_text()
-
-
-def test_the_loader_s_log_is_caught(tmp_path: Path, engine_entry: Callable[[str], None]) -> None:
-    tried, log = loaded(tmp_path, engine_entry, ["-DBROKEN"])
-    assert not [line for line in tried.own() if line.get("type") == "extension"]
-    assert "this is an error" in log and re.search(r"one\.cpp:\d+", log)
-
-
-def test_a_lock_that_a_killed_build_left_is_taken_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    task = load_task(new_task("mine", "torch-extension", tmp_path)[0], environ={})
-    home = tmp_path / "build" / "extension"
-    home.mkdir(parents=True)
-    (home / "lock").write_text("")
-    seen = []
-
-    def tried(*_: Any, **__: Any) -> Any:
-        seen.append((home / "lock").exists())
-        raise gates.GatesError("as far as needed")
-
-    monkeypatch.setattr(torch_extension, "run_job", tried)
-    toolchain = find_toolchain()
-    if toolchain.get("nvcc") is None:
-        pytest.skip("no nvcc")
-    with pytest.raises(gates.GatesError, match="as far as needed"):
-        torch_extension.build(task, toolchain, tmp_path / "build", ("sm_90",), {"device"}, 1, lambda _: None)
-    assert seen == [False]

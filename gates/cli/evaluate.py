@@ -121,14 +121,20 @@ def _error_as_json(as_json: bool) -> Iterator[None]:
 
 def _judge(task: str, replacing: Mapping[str, Path | None], toggles: tuple[str, ...], terms: Any, as_json: bool) -> int:
     """Judge by ``Terms`` and print the answer; its exit code."""
-    from gates.core.records import to_json
-    from gates.evaluation.evaluate import evaluate_task
-    from gates.evaluation.overlay import Candidate
-    from gates.render.console import Progress
+    from gates.launch import device
+    from gates.worker.process import ToolThreads
 
-    candidate = Candidate({name: _text(name, path) for name, path in replacing.items()}, toggle_values(toggles))
-    with Progress() as progress:
-        found = evaluate_task(task, candidate, terms, progress)
+    with ToolThreads(1) as early:
+        probe = early.submit(device.probe)  # the driver takes longer than the imports below
+
+        from gates.core.records import to_json
+        from gates.evaluation.evaluate import evaluate_task
+        from gates.evaluation.overlay import Candidate
+        from gates.render.console import Progress
+
+        candidate = Candidate({name: _text(name, path) for name, path in replacing.items()}, toggle_values(toggles))
+        with Progress() as progress:
+            found = evaluate_task(task, candidate, terms, progress, probe.result)
     if as_json:
         print_json(to_json(found))
     else:

@@ -66,6 +66,10 @@ def run(
 
     Example: gates run stage2 --profile cpu
     """
+    from gates.worker.job import warm_up
+
+    warm_up()  # torch's import takes longer than those below
+
     from gates.pipeline.run import Options, run_task
     from gates.render.console import Progress, verdict_table
     from gates.review.takeover import fitting

@@ -12,14 +12,14 @@ import dataclasses
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from gates import __version__
 from gates.build.build import build, check_build_root, job_count
-from gates.build.toolchain import find_toolchain
+from gates.build.toolchain import Toolchain, find_toolchain
 from gates.core.errors import EXIT_HOLD, GatesError
 from gates.core.file_lock import locked
 from gates.core.records import GateResult, Status
@@ -33,7 +33,7 @@ from gates.evidence.run_directory import RunDirectory
 from gates.gate.registry import ROWS
 from gates.gate.session import ProgressLike, Session, judge_step
 from gates.launch import device as devices
-from gates.launch.device import DeviceInfo, card
+from gates.launch.device import DeviceInfo, DeviceProbe, card
 from gates.pipeline.run import choose_profile, run_info
 from gates.sweep.record import Timing
 from gates.sweep.work import build_pair, time_pair, timing_of
@@ -46,20 +46,23 @@ FOLDER = "evaluations"
 _AT_ONCE = 4  # compilers: so many build all of a candidate at once, as there are as many pieces
 
 
-def evaluate_task(name: str, candidate: Candidate, terms: Terms, progress: ProgressLike) -> Evaluation:
-    """Judge ``candidate`` of the task ``name``.
+def evaluate_task(
+    name: str, candidate: Candidate, terms: Terms, progress: ProgressLike, probe: Callable[[], DeviceProbe] | None = None
+) -> Evaluation:
+    """Judge ``candidate`` of the task ``name``; ``probe``: see ``choose_profile``.
 
     Raises GatesError for an unknown task, stage or file, for ``speed`` without a device (exit code 3), and for a fault of the machine.
     """
     task, plain = terms.task(name, candidate.toggles), terms.task(name)
     files = resolved(task, candidate)
     identity = candidate_id(plain, files, dict(task.toggles))
-    asked = (
-        ("full", terms.device, "--stage memory is the last that needs no device")
-        if terms.stage == "speed"
-        else (terms.profile, terms.device)
-    )
-    profile, why, device = choose_profile(*asked)
+    with ToolThreads(1) as early:
+        tools = early.submit(find_toolchain)
+        if terms.stage == "speed":
+            profile, why, device = choose_profile("full", terms.device, "--stage memory is the last that needs no device", probe)
+        else:
+            profile, why, device = choose_profile(terms.profile, terms.device, probe=probe)
+    toolchain = tools.result()
     home = terms.results / FOLDER / task.name / identity
     reference = incumbent(plain, terms) if terms.stage == "speed" else plain
     against = terms.against if terms.against in ("task", "baseline") else reference.digest()
@@ -74,7 +77,7 @@ def evaluate_task(name: str, candidate: Candidate, terms: Terms, progress: Progr
         contextlib.ExitStack() as shared,
         ToolThreads(8) as aside,
     ):
-        session = session_of(task, files, candidate, terms, device, directory, scratch, progress, aside)
+        session = session_of(task, files, candidate, terms, toolchain, device, directory, scratch, progress, aside)
         stage = session.task
         cascade = _Cascade(
             session,
@@ -122,6 +125,7 @@ def session_of(
     files: Mapping[str, str],
     candidate: Candidate,
     terms: Terms,
+    toolchain: Toolchain,
     device: DeviceInfo | None,
     directory: RunDirectory,
     scratch: Path,
@@ -140,7 +144,7 @@ def session_of(
         stage,
         None,
         *one,
-        find_toolchain(),
+        toolchain,
         device,
         directory,
         scratch,

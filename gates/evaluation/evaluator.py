@@ -36,7 +36,8 @@ class Evaluator:
     def __init__(self, task: str, terms: Terms, workers: int | None = None, scheduler: str | None = None) -> None:
         self.task, self.terms, self._held = task, terms, contextlib.ExitStack()
         self._cluster = self._held.enter_context(joined_cluster(scheduler)) if scheduler is not None else None
-        found = () if terms.profile == "cpu" else devices.probe().devices[terms.device : terms.device + 1]
+        self._found = devices.probe()
+        found = () if terms.profile == "cpu" else self._found.devices[terms.device : terms.device + 1]
         self._cores, self._least = job_count(None), 2 if found else 1
         self._at_a_time = workers or devices.candidates_at_a_time(found, self._cores)
         self._pool = ToolThreads(self._at_a_time)
@@ -63,7 +64,7 @@ class Evaluator:
             beside = max(1, min(self._at_a_time, len(self._waiting)))
         terms = replace(self.terms, jobs=self.terms.jobs or max(self._least, self._cores // beside))
         if self._cluster is None:
-            return evaluate_task(self.task, candidate, terms, progress)
+            return evaluate_task(self.task, candidate, terms, progress, self._probe)
         folder = str(find_task(self.task, environ={}).folder)
         terms = replace(terms, results=terms.results.resolve(), build_dir=terms.build_dir.resolve())
         with self._cluster.jobs() as jobs:
@@ -71,6 +72,10 @@ class Evaluator:
             ((_, done),) = jobs
         found: Evaluation = done.evaluation
         return found
+
+    def _probe(self) -> devices.DeviceProbe:
+        """The devices that were there at the start, if any: that one was lost since then, the first check that fails tells."""
+        return self._found if self._found.devices else devices.probe()
 
     def close(self) -> None:
         """Wait for what was submitted, and end."""

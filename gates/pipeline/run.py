@@ -11,7 +11,7 @@ import os
 import platform
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -218,14 +218,17 @@ def _built(info: RunInfo, session: Session) -> RunInfo:
 
 
 def choose_profile(
-    asked: str, index: int, hint: str = "--profile cpu runs what needs no device"
+    asked: str, index: int, hint: str = "--profile cpu runs what needs no device", probe: Callable[[], devices.DeviceProbe] | None = None
 ) -> tuple[str, str, devices.DeviceInfo | None]:
-    """(cpu or full, why, the device). Raises GatesError with ``hint``, exit code 3, for full without such a device."""
-    found = devices.probe()
-    device = found.devices[index] if index < len(found.devices) else None
-    reason = found.reason or f"no CUDA device {index}: there are {len(found.devices)}"
+    """(cpu or full, why, the device). Raises GatesError with ``hint``, exit code 3, for full without such a device.
+
+    ``probe``: what knows the devices, if they were asked for before.
+    """
     if asked == "cpu":
         return "cpu", "asked for", None
+    found = (probe or devices.probe)()
+    device = found.devices[index] if index < len(found.devices) else None
+    reason = found.reason or f"no CUDA device {index}: there are {len(found.devices)}"
     if device is not None:
         return "full", "asked for" if asked == "full" else f"{device.name} is usable", device
     if asked == "full" or index:

@@ -361,7 +361,7 @@ def test_many_at_once_are_each_judged_once(results: Path, tmp_path: Path) -> Non
 def test_each_of_many_at_once_has_its_share_of_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, together = list[int | None](), threading.Barrier(2)
 
-    def judged(task: str, candidate: Candidate, terms: Terms, progress: object) -> gates.Evaluation:
+    def judged(task: str, candidate: Candidate, terms: Terms, *_: object) -> gates.Evaluation:
         asked.append(terms.jobs)
         together.wait(60)
         return made_up(task, candidate, 1.0, stage="static", score=None)

@@ -171,7 +171,7 @@ def test_a_card_is_held_alone_for_a_timing_and_shared_while_something_is_built_f
         return evidence
 
     monkeypatch.setattr(engine, "judge_step", judged)
-    monkeypatch.setattr(engine, "choose_profile", lambda *_: ("full", "made up", DEVICE))
+    monkeypatch.setattr(engine, "choose_profile", lambda *_, **__: ("full", "made up", DEVICE))
     monkeypatch.setattr(engine, "card", card)
     monkeypatch.setattr(engine, "build_pair", lambda *_: events.append("build") or "both")
     monkeypatch.setattr(engine, "time_pair", timed)
@@ -216,7 +216,7 @@ def test_a_card_that_is_lost_makes_no_candidate_wrong(
     failed = GateResult("correctness", Status.FAIL, "correctness.launch_error", "CUDA error: the GPU has fallen off the bus")
     real = engine.judge_step
     monkeypatch.setattr(engine, "judge_step", lambda session, info, gate: failed if gate == "correctness" else real(session, info, gate))
-    monkeypatch.setattr(engine, "choose_profile", lambda *_: ("full", "made up", DEVICE))
+    monkeypatch.setattr(engine, "choose_profile", lambda *_, **__: ("full", "made up", DEVICE))
     monkeypatch.setattr(engine.devices, "probe", lambda: DeviceProbe(tuple(replace(DEVICE, uuid=uuid) for uuid in uuids), "no CUDA device"))
     ask = {"profile": "auto", "stage": "numbers"}
     if DEVICE.uuid in uuids:

@@ -38,7 +38,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
     """A service of one task. A candidate called ``wait`` is under way until ``go`` is set; ``broken`` is a fault of the machine."""
     go = threading.Event()
 
-    def fake(task: str, candidate: Any, terms: Terms, progress: Any) -> Evaluation:
+    def fake(task: str, candidate: Any, terms: Terms, progress: Any, *_: Any) -> Evaluation:
         progress.step(f"{task[-4:]}: compiling")
         if candidate.name == "wait":
             assert go.wait(30)
@@ -197,7 +197,7 @@ def test_http_errors_are_json_too(address: str, path: str, data: Any, code: int,
 def test_a_server_that_is_interrupted_ends_what_is_under_way_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     began = threading.Event()
 
-    def slow(task: str, candidate: Any, terms: Terms, progress: Any) -> Evaluation:
+    def slow(task: str, candidate: Any, terms: Terms, *_: Any) -> Evaluation:
         began.set()
         process.run(["sleep", "60"], limit_s=60)
         return an_answer("late")

@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from gates.build.toolchain import find_toolchain
 from gates.core.scratch_folder import ScratchFolder
 from gates.evaluation.evaluate import evaluate_task, session_of
 from gates.evaluation.overlay import Candidate, laid_out, resolved
@@ -74,7 +75,7 @@ def time_there(ask: Ask) -> Timed:
         ScratchFolder(Path(tempfile.gettempdir()), "gates-evaluate-") as scratch,
         RunDirectory(scratch / "evidence", task.name) as directory,
     ):
-        session = session_of(task, files, ask.candidate, ask.terms, device, directory, scratch, Silence())
+        session = session_of(task, files, ask.candidate, ask.terms, find_toolchain(), device, directory, scratch, Silence())
         pair = build_pair(session, against, ask.terms.build_dir)
         with card(device.uuid):
             evidence = time_pair(session, pair, ask.terms.budget_s)

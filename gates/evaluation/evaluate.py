@@ -247,7 +247,7 @@ class _Cascade:
         self.seconds["compile"] += time.monotonic() - started
         with self._card(alone=True):
             started = time.monotonic()
-            evidence = time_pair(session, pair, terms.budget_s)
+            evidence = time_pair(session, pair, terms.budget_s, equal_ends=True)
         limits = session.task.gates["performance"]
         self.timing = timing_of("candidate", evidence, limits, session.device.uuid, 0.0)
         status = timed_status(self.timing, evidence, limits)

@@ -69,7 +69,7 @@ class Block:
 class Series:
     """Blocks taken in one cache mode, in time order; ``launches`` says how many launches make a sample.
 
-    ``stopped`` says why sampling ended: ``clear``, ``pairs`` (all planned pairs taken), ``budget``,
+    ``stopped`` says why sampling ended: ``clear``, ``equal`` (no difference to be told), ``pairs`` (all planned pairs taken), ``budget``,
     ``control`` (the control showed an unfit machine) or ``invalid`` (too many blocks redone).
     """
 

@@ -168,6 +168,7 @@ def measure(
     empty_pair_us: float = 0.0,
     confidence: float = stopping_rule.CONFIDENCE,
     least_pairs: int = 0,
+    equal_ends: bool = False,
 ) -> Measurement:
     """Measure ``candidate`` against ``baseline`` until a planned look is clear of ``bar_pct``.
 
@@ -175,7 +176,8 @@ def measure(
     baseline); its pairs are taken between the first twelve, in the same minutes, and between those up to
     the next look where they leave open whether the machine is fit: a kernel with two speeds of its own needs more. Order and
     bootstrap come from ``seed``. ``launches`` a sample and ``empty_pair_us`` say what the clockwork takes. ``confidence`` is that of the
-    look's interval; no look before ``least_pairs`` pairs ends the sampling.
+    look's interval; no look before ``least_pairs`` pairs ends the sampling. ``equal_ends``: a look also ends it if the whole interval is
+    within what can't be told from no difference, since more pairs would claim no gain.
     """
     sampler = Sampler(
         {CANDIDATE: candidate, BASELINE: baseline or candidate, CONTROL: control}, read_state=read_state, samples=samples, clock=clock
@@ -212,6 +214,8 @@ def measure(
                 ruling = stopping_rule.rule(differences(series), bar_pct, least_pct, seed, confidence)
                 if ruling is not None and ruling.outcome != stopping_rule.OPEN:
                     return ended("clear")
+                if equal_ends and ruling is not None and ruling.interval.reach_pct <= least_pct:
+                    return ended("equal")
         if clock() - started > budget_s:
             return ended("budget")
     return ended("pairs" if fit else "control")

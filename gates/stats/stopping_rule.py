@@ -37,6 +37,11 @@ class Interval:
     def half_width_pct(self) -> float:
         return 50.0 * (self.high - self.low)
 
+    @property
+    def reach_pct(self) -> float:
+        """How far from 1 it reaches, in percent."""
+        return 100.0 * max(abs(self.low - 1.0), abs(self.high - 1.0))
+
     def outcome(self, bar_pct: float) -> str:
         """``above``: the low end reaches the threshold. ``below``: the high end does not. Else ``open``."""
         bar = math.log1p(bar_pct / 100.0)
@@ -69,8 +74,8 @@ def interval(differences: Sequence[float], confidence: float = CONFIDENCE) -> In
 
 
 def noise_floor_pct(control: Interval) -> float:
-    """How far from 1 the control's interval reaches, in percent."""
-    return 100.0 * max(abs(control.low - 1.0), abs(control.high - 1.0))
+    """The least difference that the control leaves to be told, in percent."""
+    return control.reach_pct
 
 
 def control_fits(control: Interval | None) -> bool:

@@ -144,8 +144,10 @@ def build_pair(session: Session, reference: Task, build_dir: Path) -> Pair:
     return sides, identities
 
 
-def time_pair(session: Session, pair: Pair, budget_s: float) -> performance_evidence.PerformanceEvidence:
-    """Time both sides of ``pair``, interleaved, for at most ``budget_s`` of sampling, and write performance.json."""
+def time_pair(session: Session, pair: Pair, budget_s: float, *, equal_ends: bool = False) -> performance_evidence.PerformanceEvidence:
+    """Time both sides of ``pair``, interleaved, for at most ``budget_s`` of sampling, and write performance.json; ``equal_ends``: see
+    ``gates.stats.sampling.measure``.
+    """
     task, limits, (sides, identities) = session.task, session.task.gates["performance"], pair
     raw = run_timing(
         sides[0],
@@ -159,6 +161,7 @@ def time_pair(session: Session, pair: Pair, budget_s: float) -> performance_evid
         cache=limits.get("cache", "cold"),
         iters=SINGLE_LAUNCHES,
         budget_s=budget_s,
+        equal_ends=equal_ends,
         others=False,
         always_alone=False,
     )

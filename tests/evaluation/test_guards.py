@@ -165,7 +165,8 @@ def test_a_card_is_held_alone_for_a_timing_and_shared_while_something_is_built_f
         events.append(gate)
         return passed if gate == "correctness" else real(session, info, gate)
 
-    def timed(session: Session, pair: str, budget_s: float) -> PerformanceEvidence:
+    def timed(session: Session, pair: str, budget_s: float, *, equal_ends: bool) -> PerformanceEvidence:
+        assert equal_ends, "no more pairs of a candidate that is as fast"
         events.append(f"time {pair}")
         session.write("performance.json", evidence)
         return evidence

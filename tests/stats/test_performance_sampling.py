@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 
 import pytest
 
-from gates.stats.samples import Block, State
-from gates.stats.sampling import INVALID_LIMIT_PCT, MAX_WARM_UP_S, block_samples, fixed_pairs, measure, orders
+from gates.stats.samples import Block, Series, State
+from gates.stats.sampling import INVALID_LIMIT_PCT, MAX_WARM_UP_S, block_samples, differences, fixed_pairs, measure, orders
 from gates.stats.simulated_device import SimulatedDevice
-from gates.stats.stopping_rule import LOOKS
+from gates.stats.stopping_rule import LOOKS, interval, noise_floor_pct, rule
 
 
 class Card:
@@ -205,3 +206,46 @@ def test_a_gain_within_the_shares_of_the_event_pairs_is_not_clear() -> None:
     assert stopped(1.002, 1.5) == "pairs"
     assert stopped(1.005, 1.5) == "pairs"  # 0.3 % of either side's sample is its event pair
     assert stopped(1.007, 1.5) == "clear"
+
+
+@pytest.mark.parametrize(
+    ("gain", "empty_pair_us", "stopped", "pairs"),
+    [
+        (1.0, 1.5, "equal", 12),
+        (1.002, 1.5, "equal", 12),  # two loads of one binary may differ as much
+        (1.0 / 1.002, 1.5, "clear", 12),  # a loss needs no room for noise
+        (1.007, 1.5, "clear", 12),
+        (1.002, 0.0, "clear", 12),
+    ],
+)
+def test_a_difference_that_can_not_be_told_ends_the_pairs_where_that_is_asked(gain, empty_pair_us, stopped, pairs) -> None:
+    def timer(us: float):
+        return lambda samples: [us * (1 + 1e-5 * number) for number in range(samples)]
+
+    sides, how = [timer(10.0), *[timer(10.0 * gain)] * 2], {"launches": {"candidate": 50, "baseline": 50}, "empty_pair_us": empty_pair_us}
+    taken = measure(*sides, bar_pct=0.0, seed=1, equal_ends=True, **how)
+    assert (taken.stopped, len(taken.blocks)) == (stopped, 2 * pairs)
+    whole = measure(*sides, bar_pct=0.0, seed=1, **how)
+    assert whole.stopped == ("pairs" if stopped == "equal" else stopped)
+
+
+@pytest.mark.parametrize("gain", [1.0, 1.02], ids=["equal", "faster"])
+def test_ending_early_claims_no_gain_and_misses_none(gain: float) -> None:
+    """Each pair of the noise's own: what ends as equal is open, and what gains 2 % is told."""
+
+    def found(seed: int):
+        chance = random.Random(seed)
+
+        def timer(us: float):
+            return lambda samples: [us * math.exp(chance.gauss(0.0, 0.002))] * samples
+
+        taken = measure(timer(10.0), timer(10.0 * gain), timer(10.0 * gain), bar_pct=0.0, seed=seed, equal_ends=True)
+        least_pct = noise_floor_pct(interval(differences(Series("", {}, taken.control, ""), "baseline", "control")))
+        return taken, rule(differences(Series("", {}, taken.blocks, "")), 0.0, least_pct, seed).outcome
+
+    outcomes = [found(seed) for seed in range(40)]
+    assert all(outcome == "open" for taken, outcome in outcomes if taken.stopped == "equal")
+    if gain > 1:
+        assert {outcome for _, outcome in outcomes} == {"above"}
+    else:
+        assert sum(taken.stopped == "equal" for taken, _ in outcomes) > 5 and sum(outcome == "above" for _, outcome in outcomes) <= 1

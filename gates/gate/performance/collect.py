@@ -56,6 +56,7 @@ def run_timings(
     budget_s: float = BUDGET_S,
     confidence: float = CONFIDENCE,
     least_pairs: int = 0,
+    equal_ends: bool = False,
     others: bool = True,
     always_alone: bool = True,
     python: str = sys.executable,
@@ -68,7 +69,8 @@ def run_timings(
     ``limit_s`` is a process's. Without a device the first record is the only one.
     The sides are dicts as a job has them. ``output_limits`` are the correctness limits (max_abs_err,
     mean_abs_err, bad_pct, bad_atol) that outputs must keep before and after timing. ``seed`` decides
-    input values and order; drawn and recorded if None. ``confidence`` and ``least_pairs``: as ``gates.stats.sampling.measure`` has them.
+    input values and order; drawn and recorded if None. ``confidence``, ``least_pairs``, ``equal_ends``: as
+    ``gates.stats.sampling.measure`` has them.
     ``iters`` is the number of single launches a side (300 if None, at least 120). ``others``: time the problem's other
     implementations and the other cache mode for context. ``always_alone``: time the baseline without the candidate also where the
     candidate took longer, which gains nothing by slowing it. ``hands``: the module of the kernels' process.
@@ -98,6 +100,7 @@ def run_timings(
             budget_s=budget_s - sum(raw["measured"]["elapsed_s"] for raw in records if raw["measured"]),
             confidence=confidence,
             least_pairs=least_pairs,
+            equal_ends=equal_ends,
             others=others,
         )
         began, name = utc_now(), f"timing.{len(records)}" if records else "timing"
@@ -173,6 +176,7 @@ def job_of(
     budget_s: float = BUDGET_S,
     confidence: float = CONFIDENCE,
     least_pairs: int = 0,
+    equal_ends: bool = False,
     others: bool = True,
 ) -> dict[str, Any]:
     """The timing job of ``run_timings``'s arguments; ``control`` is another file of the baseline's library."""
@@ -191,6 +195,7 @@ def job_of(
         "singles_a_block": singles_a_block(iters),
         "confidence": confidence,
         "least_pairs": least_pairs,
+        "equal_ends": equal_ends,
         "others": others,
     }
 

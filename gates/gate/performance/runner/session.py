@@ -124,6 +124,7 @@ class Session:
             clock=self.clock,
             confidence=job["confidence"],
             least_pairs=job["least_pairs"],
+            equal_ends=job["equal_ends"],
         )
         self.phases.ended("pairs")
         self._refresh(stopping_rule.LOOKS[-1])

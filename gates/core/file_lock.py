@@ -10,17 +10,17 @@ from pathlib import Path
 
 
 @contextlib.contextmanager
-def locked(path: Path, *, alone: bool = True) -> Iterator[None]:
+def locked(path: Path, *, alone: bool = True, wait: bool = True) -> Iterator[None]:
     """Wait for ``path`` and hold it for one thread of one process; not ``alone``: together with others that do not want it alone.
 
-    Raises OSError if it can't be opened.
+    Raises OSError if it can't be opened, and BlockingIOError if it is held and we do not ``wait``.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
         descriptor = os.open(path, os.O_RDONLY | os.O_CREAT, 0o644)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        fcntl.flock(descriptor, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | (0 if wait else fcntl.LOCK_NB))
         yield
     finally:
         os.close(descriptor)

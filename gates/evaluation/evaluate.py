@@ -13,6 +13,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ from gates.launch import device as devices
 from gates.launch.device import DeviceInfo, DeviceProbe, card
 from gates.pipeline.run import choose_profile, run_info
 from gates.sweep.record import Timing
-from gates.sweep.work import build_pair, time_pair, timing_of
+from gates.sweep.work import Pair, build_pair, time_pair, timing_of
 from gates.task.load import EXTENSION, Task
 from gates.worker.job import warm_up
 from gates.worker.machine_fault import check_temporary
@@ -176,6 +177,7 @@ class _Cascade:
     built: set[str] = field(default_factory=set)
     reached: str = "static"
     sharing: bool = False
+    pair: Future[Pair] | None = None
     timing: Timing | None = None
 
     def judge(self, stage: str, reference: Task, terms: Terms) -> bool:
@@ -189,11 +191,13 @@ class _Cascade:
                 self._told(first, time.monotonic())
                 return False
         self._build({"cubin", "emulator"} if session.emulated or terms.stage == "static" else {"cubin", "emulator", "device"})
+        if stage == "memory" and terms.stage == "speed" and session.aside is not None:
+            self.pair = session.aside.submit(build_pair, session, reference, terms.build_dir)  # while the checks run
         if stage == "speed":
             self.shared.close()
             return self._speed(reference, terms)
         if stage == "numbers":
-            self._share_card()
+            self._share_card(wait=True)
         for gate in gates_in(stage, session.task.gates):
             started = time.monotonic()
             result = judge_step(session, self.info, gate)
@@ -203,17 +207,19 @@ class _Cascade:
         return True
 
     def _prepare(self, terms: Terms) -> None:
-        """Let the device get ready while the candidate is compiled, if no other candidate has some of the cores, which might want to be
-        timed meanwhile.
+        """Let the device get ready while the candidate is compiled, if it is free and all cores are this candidate's: another might want
+        to be timed meanwhile.
         """
-        session = self.session
-        if session.device and job_count(terms.jobs) >= job_count(None):
-            session.prepare(self._share_card)
+        if self.session.device and job_count(terms.jobs) >= job_count(None):
+            self.session.prepare(lambda: self._share_card(wait=False))
 
-    def _share_card(self) -> None:
+    def _share_card(self, *, wait: bool) -> bool:
+        """Whether the device is shared from now on, until it is wanted alone."""
         if self.session.device and not self.sharing:
-            self.sharing = True
-            self.shared.enter_context(self._card(alone=False))
+            with contextlib.suppress(BlockingIOError):
+                self.shared.enter_context(self._card(alone=False, wait=wait))
+                self.sharing = True
+        return self.sharing
 
     def ended(self) -> Any:
         """run.json, with what was built."""
@@ -242,8 +248,9 @@ class _Cascade:
     def _speed(self, reference: Task, terms: Terms) -> bool:
         session, started = self.session, time.monotonic()
         assert session.device is not None, "choose_profile refuses speed without a device"
+        assert self.pair is not None, "both sides are built after the candidate"
         session.progress.step(f"{session.task.name}: timing beside {reference.name}")
-        pair = build_pair(session, reference, terms.build_dir)
+        pair = self.pair.result()
         self.seconds["compile"] += time.monotonic() - started
         with self._card(alone=True):
             started = time.monotonic()
@@ -257,11 +264,11 @@ class _Cascade:
         return status is Status.PASS
 
     @contextlib.contextmanager
-    def _card(self, *, alone: bool) -> Iterator[None]:
+    def _card(self, *, alone: bool, wait: bool = True) -> Iterator[None]:
         """The device; to itself for a timing, so that no other candidate's kernels disturb it. The wait is counted apart."""
         assert self.session.device is not None, "without a device there is nothing to wait for"
         started = time.monotonic()
-        with card(self.session.device.uuid, alone=alone):
+        with card(self.session.device.uuid, alone=alone, wait=wait):
             self.seconds["queue"] = self.seconds.get("queue", 0.0) + time.monotonic() - started
             yield
 

@@ -193,13 +193,12 @@ class Session:
                 self._texts[task.name] = collect(self.builds[task.name], self.toolchain)
             return self._texts[task.name]
 
-    def prepare(self, first: Callable[[], None] = lambda: None) -> None:
-        """Start the processes that gates want to have ready when the kernel is built; ``first`` is called before, if there are any."""
+    def prepare(self, may: Callable[[], bool] = lambda: True) -> None:
+        """Start the processes that gates want to have ready when the kernel is built; if there are any, ``may`` is asked whether."""
         wanted = [row for row in ROWS.values() if row.prepares and row.name in self.task.gates and row.name in self.judged]
         starts = {row.name: start for row in wanted if (start := row.preparing()(self)) is not None}
-        if starts:
-            first()
-        self.prepared = {gate: start() for gate, start in starts.items()}
+        if starts and may():
+            self.prepared = {gate: start() for gate, start in starts.items()}
 
     def begin_beside(self, gate: str, info: RunInfo) -> None:
         """Begin what of later gates can run while ``gate`` is judged."""

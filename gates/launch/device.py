@@ -57,20 +57,21 @@ class DeviceProbe:
 
 
 @contextlib.contextmanager
-def card(uuid: str, *, alone: bool = True) -> Iterator[None]:
+def card(uuid: str, *, alone: bool = True, wait: bool = True) -> Iterator[None]:
     """Wait for a card and hold it among all processes of this machine that ask; not ``alone``: beside others that time nothing either.
 
-    What wants it alone goes first: others begin together when none waits. Each in turn, a card would have one of them at a time.
+    What wants it alone goes first: others begin together when none waits. Each in turn, a card would have one of them at a time. Raises
+    BlockingIOError if it would have to ``wait`` and may not.
     """
     name = Path(tempfile.gettempdir()) / f"gates-card-{hashlib.sha256(uuid.encode()).hexdigest()[:16]}"
     waiting, held = name.with_suffix(".waiting.lock"), name.with_suffix(".lock")
     if alone:
-        with locked(waiting, alone=False), locked(held):
+        with locked(waiting, alone=False, wait=wait), locked(held, wait=wait):
             yield
         return
     with contextlib.ExitStack() as stack:
-        with locked(waiting):
-            stack.enter_context(locked(held, alone=False))
+        with locked(waiting, wait=wait):
+            stack.enter_context(locked(held, alone=False, wait=wait))
         yield
 
 

@@ -141,11 +141,11 @@ def test_a_proposer_can_give_no_score_and_no_toggle_that_is_not_a_number(tmp_pat
 
 @pytest.mark.parametrize(
     ("prepares", "jobs", "early"),
-    [(False, None, False), (True, None, True), (True, 1, False)],
-    ids=["nothing to prepare", "the machine to itself", "others have cores"],
+    [(False, None, False), (True, None, True), (True, 1, False), (True, None, None)],
+    ids=["nothing to prepare", "the machine to itself", "others have cores", "others have the card"],
 )
 def test_a_card_is_held_alone_for_a_timing_and_shared_while_something_is_built_for_nobody_else(
-    prepares: bool, jobs: int | None, early: bool, task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    prepares: bool, jobs: int | None, early: bool | None, task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The timing is a recorded one."""
     monkeypatch.setattr(correctness_step, "prepare", lambda _: (lambda: events.append("prepare") or MagicMock()) if prepares else None)
@@ -156,7 +156,9 @@ def test_a_card_is_held_alone_for_a_timing_and_shared_while_something_is_built_f
     real, events = engine.judge_step, list[str]()
 
     @contextlib.contextmanager
-    def card(uuid: str, *, alone: bool) -> Iterator[None]:
+    def card(uuid: str, *, alone: bool, wait: bool) -> Iterator[None]:
+        if early is None and not wait:
+            raise BlockingIOError
         events.append("alone" if alone else "together")
         yield
         events.append("free")
@@ -174,11 +176,11 @@ def test_a_card_is_held_alone_for_a_timing_and_shared_while_something_is_built_f
     monkeypatch.setattr(engine, "judge_step", judged)
     monkeypatch.setattr(engine, "choose_profile", lambda *_, **__: ("full", "made up", DEVICE))
     monkeypatch.setattr(engine, "card", card)
-    monkeypatch.setattr(engine, "build_pair", lambda *_: events.append("build") or "both")
+    monkeypatch.setattr(engine, "build_pair", lambda *_: "both")
     monkeypatch.setattr(engine, "time_pair", timed)
     found = evaluated(task, tmp_path, "pass", profile="auto", stage="speed", jobs=jobs)
     static = ["together", "prepare", "ptxas", "sass"] if early else ["ptxas", "sass", "together"]
-    assert events == [*static, "correctness", "sanitizer", "free", "build", "alone", "time both", "free"]
+    assert events == [*static, "correctness", "sanitizer", "free", "alone", "time both", "free"]
     assert found.valid and found.stage == "speed" and 1.5 < found.score <= found.score_high and found.p50_us > 0
     assert found.seconds["gates"] == pytest.approx(sum(gate.seconds for gate in found.gates), abs=0.01), "timing too"
 

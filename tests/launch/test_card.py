@@ -71,3 +71,16 @@ def test_a_timing_that_waits_goes_before_a_check_that_comes_later(log: list[str]
     assert later.began.wait(WAIT_S)
     later.ends()
     assert log == ["check", "timing", "timing", "later check"]
+
+
+@pytest.mark.parametrize(("held", "alone", "free"), [(True, False, False), (False, False, True), (False, True, False)])
+def test_what_does_not_wait_is_told_that_the_card_is_held(log: list[str], held: bool, alone: bool, free: bool) -> None:
+    other = Job(log, "other", alone=held)
+    assert other.began.wait(WAIT_S)
+    try:
+        with card("GPU-0", alone=alone, wait=False):
+            log.append("mine")
+    except BlockingIOError:
+        log.append("held")
+    other.ends()
+    assert log == ["other", "mine" if free else "held"]

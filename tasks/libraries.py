@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from gates.build.build import build
 from gates.build.toolchain import find_toolchain
@@ -16,10 +16,10 @@ from gates.launch.device import probe
 from gates.task.load import find_task
 
 
-def library_of(name: str, device_type: str = "cuda", build_dir: Path = Path("build"), toggles: Mapping[str, int] | None = None) -> Path:
+def library_of(name: str, device_type: str = "cuda", build_dir: Path = Path("build"), **changes: Any) -> Path:
     """The library of task ``name``, built where it is not yet: for the first CUDA device, or with "cpu" through the emulator.
 
-    ``toggles``: instead of the task's own. Raises GatesError for an unknown task, without a device, and where it can't be built.
+    ``changes``: ``toggles`` or ``entry`` instead of the task's own. Raises GatesError for an unknown task, without a device, and where it can't be built.
     """
     kind, arch = "emulator", None
     if device_type == "cuda":
@@ -27,10 +27,7 @@ def library_of(name: str, device_type: str = "cuda", build_dir: Path = Path("bui
         if not found.devices:
             raise GatesError(found.reason, hint=f'library_of("{name}", "cpu") builds it for the CPU emulator, to try it out')
         kind, arch = "device", found.devices[0].arch
-    task = find_task(name)
-    if toggles is not None:
-        task = replace(task, toggles=toggles)
-    built = build(task, find_toolchain(), build_dir, device_arch=arch, want={kind})
+    built = build(replace(find_task(name), **changes), find_toolchain(), build_dir, device_arch=arch, want={kind})
     if failure := built.failure(kind):
         raise GatesError(f"{name}: {failure.sentence}", hint=failure.hint or f"`gates build {name}` shows the compiler's output")
     return built.path(kind)

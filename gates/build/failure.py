@@ -17,7 +17,9 @@ from gates.build.graph import Edge
 from gates.build.toolchain import OLDEST_GXX, Toolchain
 from gates.worker import machine_fault
 
-_ERROR = re.compile(r"\b(error|fatal|undefined reference|multiple definition|died due to|cannot allocate|exhausted)\b", re.IGNORECASE)
+_ERROR = re.compile(
+    r"\b(error|fatal|undefined reference|required symbol|multiple definition|died due to|cannot allocate|exhausted)\b", re.IGNORECASE
+)
 _CRASH = re.compile(
     r"died due to signal|terminated with signal|internal compiler error|Segmentation fault|returned \d+ exit status|exit \d+"
 )
@@ -26,7 +28,7 @@ _HOST = re.compile(r"unsupported GNU version|Failed to preprocess host compiler|
 _PLACE = re.compile(
     r"^(?P<file>[^\s:(][^:(]*)(?::(?P<line>\d+)(?::\d+)?:|\((?P<number>\d+)\)\s*:)\s*(?P<text>(?:\w+ )?error\b.*)$", re.IGNORECASE
 )
-_LINKED = re.compile(r"(?P<how>undefined reference to|multiple definition of) [`'‘](?P<name>[^'’]+)['’]")
+_LINKED = re.compile(r"(?P<how>undefined reference to|required symbol|multiple definition of) [`'‘](?P<name>[^'’]+)['’]")
 _FOLDERS = re.compile(r"(?<![\w.])/(?:[^\s/:'\"`()]+/)+")
 _CUDA_NAME = re.compile(
     r"undefined reference to [`'‘](?P<name>(?:__cuda|cuda|cu)[A-Z]\w*)['’]"
@@ -78,7 +80,7 @@ class Failure:
 def first_error(errors: Sequence[str]) -> str:
     """``k.cu:12: error: …`` of the first line that names a place, else the first line; folders are left out."""
     if link := _LINKED.search("\n".join(errors)):
-        return f"{link['name']} is defined {'in no source' if link['how'].startswith('undefined') else 'more than once'}"
+        return f"{link['name']} is defined {'more than once' if link['how'].startswith('multiple') else 'in no source'}"
     placed = next((match for match in map(_PLACE.match, errors) if match), None)
     if placed is None:
         return _FOLDERS.sub("", errors[0])
@@ -205,6 +207,8 @@ def hint_for(text: str, cause: str, toolchain: Toolchain) -> str:
             "the compiler itself crashed: remove parts of the source to find the cause, or try another version (`gates doctor` lists them)"
         )
     version = toolchain.nvcc.version if toolchain.nvcc else "?"
+    if "required symbol" in text:
+        return 'declare the launcher extern "C", as task.yaml\'s entry names it'
     if "Unsupported gpu architecture" in text:
         return f"nvcc {version} does not know this architecture: change `arch:` in task.yaml, or install a newer CUDA toolkit"
     if _HOST.search(text):

@@ -77,8 +77,13 @@ def device_edges(task: Task, toolchain: Toolchain, archs: Sequence[str]) -> list
     ]
     made = [edge.output for edge in edges]
     libraries = torch_headers.link_flags(device=True) if task.kind == EXTENSION else ()
-    command = (*_nvcc(toolchain), "-shared", "-cudart", "static", *code, *task.nvcc_flags, *made, *libraries, "-o", "{out}")
+    command = (*_nvcc(toolchain), "-shared", "-cudart", "static", *code, *_entry(task), *task.nvcc_flags, *made, *libraries, "-o", "{out}")
     return [*edges, _library_edge(task, device_library(task), command, made)]
+
+
+def _entry(task: Task) -> tuple[str, ...]:
+    """The linker refuses a library without the launcher."""
+    return ("-Xlinker", f"--require-defined={task.entry}") if task.kind == CUDA else ()
 
 
 def device_library(task: Task) -> str:
@@ -152,7 +157,7 @@ def emulator_edges(task: Task, toolchain: Toolchain) -> list[Edge]:
     edges.append(Edge(RUNTIME, f"{RUNTIME}.log", make_runtime, (), implicit=tuple(sorted(map(str, rules)))))
     libraries = torch_headers.link_flags() if torch else ()
     flags = [flag.replace("-z,defs,", "") for flag in LINK_FLAGS] if torch else LINK_FLAGS  # a CPU build of torch lacks cuBLAS and its kin
-    command = (*_nvcc(toolchain), *flags, *code, *task.nvcc_flags, *made, RUNTIME, *libraries, "-o", "{out}")
+    command = (*_nvcc(toolchain), *flags, *code, *_entry(task), *task.nvcc_flags, *made, RUNTIME, *libraries, "-o", "{out}")
     return [*edges, _library_edge(task, emulator_library(task), command, [*made, RUNTIME])]
 
 

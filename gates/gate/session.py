@@ -140,10 +140,11 @@ class Session:
         return build_failed(gate, failure.advice)
 
     def without_code(self, gate: str, task: Task) -> GateResult | None:
-        """The verdict of a gate that reads compiled code where the task's was not built; None where it was."""
-        failure, binding = (self.builds[task.name].failure(kind) for kind in ("cubin", "binding"))
-        if binding is not None and not binding.missing_tool and (failure is None or failure.missing_tool):
-            failure = binding
+        """The verdict of a gate that reads compiled code where the task's, or what runs it, was not built; None where it was."""
+        runs = "emulator" if self.emulated else "device"
+        failure, *others = (self.builds[task.name].failure(kind) for kind in ("cubin", "binding", runs))
+        if failure is None or failure.missing_tool:
+            failure = next((one for one in others if one is not None and not (one.missing_tool or one.unsupported)), failure)
         if failure is None:
             return None
         lacking = failure.missing_tool or failure.unsupported

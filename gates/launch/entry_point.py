@@ -42,12 +42,13 @@ class NeedsDevice(NotHere):
 
 class SourceError(KernelError):
     """What the function raised, or a file of its ``folder`` while it was imported: the error's kind and message, and the innermost place
-    in the folder, if any: ``file`` and ``line``.
+    in the folder, if any, else ``beside``: ``file`` and ``line``.
     """
 
-    def __init__(self, error: Exception, folder: Path) -> None:
+    def __init__(self, error: Exception, folder: Path, beside: Path | None = None) -> None:
         self.kind, self.message = type(error).__name__, _message(error)
-        places = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+        places: list[tuple[str, int | None]] = [(str(beside), 1)] if beside else []
+        places += [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
         if isinstance(error, SyntaxError):
             places.append((str(error.filename), error.lineno))
         own = [(Path(file).name, line or 1) for file, line in places if is_own(file, folder)]
@@ -72,8 +73,8 @@ class Function:
     """The function ``entry`` of the module at ``path``: Python source, or a compiled extension.
 
     Raises NotHere, when it is loaded and when it is called: NeedsDevice if it asks for a device that there is none of,
-    NeedsPackage if a package that it needs is missing or broken. ``broken`` is what its files raised when they were imported, which each
-    call raises.
+    NeedsPackage if a package that it needs is missing or broken. ``broken`` is what its files raised when they were imported, or that they
+    lack the function; each call raises it.
     """
 
     def __init__(self, path: Path, entry: str, place: Place) -> None:
@@ -85,12 +86,9 @@ class Function:
             self.broken = error
             return
         if not callable(found):
-            text = (
-                f"{path.name} has no function {entry!r}"
-                if found is None
-                else f"{path.name}: {entry!r} is not a function but {type(found).__name__}"
-            )
-            raise GatesError(text, hint="task.yaml's entry names the function that the gates call")
+            lacks = f"no function {entry!r}" if found is None else f"{entry!r} is not a function but {type(found).__name__}"
+            self.broken = SourceError(AttributeError(f"{lacks}; task.yaml's entry names what the gates call"), path.parent, path)
+            return
         self._call: Callable[..., Any] = found
 
     def __call__(self, *arguments: Any, stream: int = 0) -> Any:

@@ -33,7 +33,8 @@ def on_cpu(name: str, build_dir: Path = Path("build")) -> Attention:
 
     @functools.cache
     def find(kernel: str, dtype: torch.dtype) -> EmulatedKernel:
-        return EmulatedKernel(library_of(kernel, "cpu", build_dir, loader.defines(dtype)), GENERAL_ENTRY)
+        library = library_of(kernel, "cpu", build_dir, toggles=loader.defines(dtype), entry=GENERAL_ENTRY)
+        return EmulatedKernel(library, GENERAL_ENTRY)
 
     return emulated(name, find)
 

@@ -90,6 +90,7 @@ def ptxas(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., GateResult]
         folder,
         source=folder / "k.cu",
         problem="tiny_problem",
+        entry="within_budget",
         kernels=("copy_kernel",),
         toggles={},
         arch=("sm_89", "sm_90"),

@@ -234,7 +234,7 @@ def test_torch_s_own_headers_compile_without_its_cuda_build(extension: Task, tmp
 def test_a_broken_binding_is_a_reject_with_and_without_nvcc(cubin: Failure | None) -> None:
     found = {"cubin": cubin, "binding": Failure("g++ -fsyntax-only binding.cpp", "exit 1", ("binding.cpp:3:1: error: expected ';'",))}
     task = SimpleNamespace(name="mine")
-    session = SimpleNamespace(task=task, tasks=lambda: [(task, "")], builds={"mine": SimpleNamespace(failure=found.get)})
+    session = SimpleNamespace(task=task, emulated=True, tasks=lambda: [(task, "")], builds={"mine": SimpleNamespace(failure=found.get)})
     session.without_code = lambda gate, task: Session.without_code(session, gate, task)
     assert [(result.code, result.sentence) for result in (ROWS[gate].collecting()(session) for gate in ("ptxas", "sass"))] == [
         (f"{gate}.build_failed", "g++ failed (exit 1): binding.cpp:3: error: expected ';'") for gate in ("ptxas", "sass")

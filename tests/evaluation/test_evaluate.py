@@ -348,6 +348,14 @@ def test_the_documented_slow_candidate_is_the_recorded_one() -> None:
 
 
 @needs_nvcc
+@pytest.mark.parametrize(("old", "new"), [("saxpy_launch", "saxpy_lunch"), ('extern "C" int', "int")], ids=["name", "mangled"])
+def test_a_candidate_without_the_launcher_fails(results: Path, old: str, new: str) -> None:
+    found = evaluated(results, files={"saxpy.cu": SOURCE.replace(old, new)})
+    assert found.status == "fail" and found.gates[-1].code == "ptxas.build_failed"
+    assert "saxpy_launch is defined in no source" in found.feedback
+
+
+@needs_nvcc
 def test_many_at_once_are_each_judged_once(results: Path, tmp_path: Path) -> None:
     broken = [{"files": {"saxpy.cu": SOURCE.replace(LINE, LINE + f"nothing_{n} + ", 1)}, "name": f"n{n}"} for n in (0, 1, 0)]
     terms = Terms("static", profile="cpu", results=tmp_path, build_dir=tmp_path / "build")

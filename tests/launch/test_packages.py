@@ -110,6 +110,7 @@ def test_an_error_of_the_function_is_its_own(call, text: str, helper: str) -> No
         ("import helper\ndef run(x): return x\n", "\n\nx = (\n", r"helper.py:3: SyntaxError: '\(' was never closed"),
         ("\ndef run(x) return x\n", "", r"kernel.py:2: SyntaxError: expected ':'"),
         ("import re\n\nre.compile('(')\n", "", r"kernel.py:3: (re\.)?\w*[eE]rror: missing \)"),
+        ("def walk(x): return x\n", "", r"kernel.py:1: AttributeError: no function 'run'"),
     ],
 )
 def test_an_error_of_its_own_files_when_they_are_imported_is_the_function_s(call, text: str, helper: str, said: str) -> None:

@@ -174,7 +174,7 @@ def test_the_real_compilers_take_every_other_letter(tmp_path: Path, monkeypatch:
     (folder / "tmp").mkdir(parents=True)
     (folder / "k.cu").write_text('extern "C" __global__ void k(float* x) { x[0] = 1; }\n')
     monkeypatch.setenv("TMPDIR", str(folder / "tmp"))
-    result = build(make_task(folder, source=folder / "k.cu"), find_toolchain(), folder / "build", want={"cubin", "device"})
+    result = build(make_task(folder, source=folder / "k.cu", entry="k"), find_toolchain(), folder / "build", want={"cubin", "device"})
     assert not result.failures
 
 

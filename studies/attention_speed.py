@@ -253,7 +253,7 @@ class Measuring:
         some = functools.partial(Inputs, shape, "cpu" if self.on_cpu else "cuda", 0 if self.on_cpu else 3 * self.clock.l2_bytes)
         operations = 4.0 * shape[0] * shape[1] * shape[4] * _seen(shape)
         row: dict[str, Any] = {"name": name, "shape": list(shape), "contenders": {who: {"failed": why} for who, why in skipped.items()}}
-        timers: dict[str, tuple[Any, int, list[float]]] = {}
+        timers: dict[str, tuple[Any, int, Call, list[float]]] = {}  # a call keeps the tensors that its graph reads
         for who, make in contenders(self.asked, some).items():
             if who in skipped:
                 continue
@@ -266,17 +266,17 @@ class Measuring:
                     raise ArithmeticError("its output is not finite, or not written")
                 row["contenders"][who] = {"error": error}
                 if not self.on_cpu:
-                    timers[who] = (*self._graph(call, len(inputs)), [])
+                    timers[who] = (*self._graph(call, len(inputs)), call, [])
             except Exception as error:
                 row["contenders"][who] = {"failed": f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"}
         for turn in range(ROUNDS):
             for who in list(timers)[:: 1 if turn % 2 == 0 else -1]:
                 self.say(("times", who))
-                graph, launches, times = timers[who]
+                graph, launches, _, times = timers[who]
                 samples = 2 if turn == 0 else max(2, min(MOST_SAMPLES, int(BLOCK_US / (launches * max(times)))))
                 block = self.clock.elapsed_us(lambda _, graph=graph: graph.replay(), samples, flush=True)
                 times[:] = ([] if turn == 1 else times) + [us / launches for us in block]  # the first round warms the card up
-        for who, (_, _, times) in timers.items():
+        for who, (*_, times) in timers.items():
             us = statistics.median(times)
             row["contenders"][who] |= {"us": us, "least_us": min(times), "tflops": operations / us * 1e-6}
         if self.asked.attention:

@@ -50,6 +50,14 @@ __device__ __forceinline__ void wait(Barrier* barrier, unsigned parity) {
     } while (done == 0);
 }
 
+// Whether `wait` would not wait.
+__device__ __forceinline__ bool is_over(Barrier* barrier, unsigned parity) {
+    unsigned done;
+    asm volatile("{\n.reg .pred done;\nmbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\nselp.u32 %0, 1, 0, done;\n}"
+                 : "=r"(done) : "r"(shared_memory::address(barrier)), "r"(parity) : "memory");
+    return done != 0;
+}
+
 // Where in a ring of stages a tile lies, and the parity of its barriers' phase; starts at tile 0.
 template <int kStages>
 struct Slot {

@@ -25,9 +25,13 @@ enum Swizzle : unsigned { kNone = 0, k128Bytes = 1, k64Bytes = 2, k32Bytes = 3 }
 // swizzled: 8 rows of 128 (64, 32) bytes each make an atom, aligned to its size.
 //   K-major, rows along M or N:  `stride` bytes from 8 rows to the next 8; `leading` is not used.
 //   MN-major, rows along K:      `stride` from 8 rows to the next 8, `leading` from 64 (32, 16) columns to the next.
-__device__ __forceinline__ std::uint64_t descriptor(const void* matrix, unsigned leading, unsigned stride, Swizzle swizzle) {
+__device__ __forceinline__ std::uint64_t descriptor(unsigned matrix, unsigned leading, unsigned stride, Swizzle swizzle) {
     const auto field = [](unsigned bytes) { return static_cast<std::uint64_t>((bytes & 0x3ffff) >> 4); };
-    return field(shared_memory::address(matrix)) | field(leading) << 16 | field(stride) << 32 | static_cast<std::uint64_t>(swizzle) << 62;
+    return field(matrix) | field(leading) << 16 | field(stride) << 32 | static_cast<std::uint64_t>(swizzle) << 62;
+}
+
+__device__ __forceinline__ std::uint64_t descriptor(const void* matrix, unsigned leading, unsigned stride, Swizzle swizzle) {
+    return descriptor(shared_memory::address(matrix), leading, stride, swizzle);
 }
 
 // The matrix `bytes` further on, a multiple of 16.

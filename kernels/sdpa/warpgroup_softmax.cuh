@@ -59,14 +59,18 @@ protected:
         return fmaxf(most[0], most[1]);
     }
 
+    // Of the four lanes that have a row.
+    static __device__ __forceinline__ float row_maximum(float most) {
+        most = fmaxf(most, __shfl_xor_sync(kWarp, most, 1));
+        return fmaxf(most, __shfl_xor_sync(kWarp, most, 2));
+    }
+
     // The new maximum of the row, in log2 units, is raise(old, that of the row's lanes). factor_ rescales O and l. Every row sees a key of
     // its first tile, so the maximum is finite.
     template <typename Raise>
     __device__ __forceinline__ void raise_maximum(int half, float most, Raise raise) {
-        most = fmaxf(most, __shfl_xor_sync(kWarp, most, 1));
-        most = fmaxf(most, __shfl_xor_sync(kWarp, most, 2));
         const float old = max_[half];
-        max_[half] = raise(old, most * scale_);
+        max_[half] = raise(old, row_maximum(most) * scale_);
         factor_[half] = exp2f(old - max_[half]);
     }
 

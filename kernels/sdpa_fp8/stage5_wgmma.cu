@@ -1,14 +1,14 @@
 // stage5_wgmma: attention on FP8 with wgmma on E4M3 bytes for both products. Formats as in stage0_scalar.cu; D is 64 or 128.
 //
 // Since the stage before (stage4_mma):
-// - A producer warpgroup has TMA bring tiles, consumer warpgroups of 64 query rows take turns at the tensor cores, CTAs stay, and O leaves
-//   by the copy engine, as in fp16_v11_pingpong. A causal mask is possible.
+// - A producer warpgroup has TMA bring tiles, consumer warpgroups have 64 query rows each, CTAs stay, and O leaves by the copy engine, as in
+//   fp16_v11_pingpong, but consumers take no turns. A causal mask is possible.
 // - P is rounded to E4M3, and l is the sum of the rounded P. P is up to 2^kMostBits, so that small probabilities keep their bits.
-// - A maximum is looked for only if a P comes out as the largest E4M3 number (LAZY_RESCALE=0: at each tile). So most tiles need none.
+// - Maxima are looked for only if a P would be larger than E4M3 takes (LAZY_RESCALE=0: at each tile). So most tiles need none.
 // - Tensor cores sum up bytes' products with 13 bits: after kSumKeys keys O is added up in float, in shared memory.
 // - Bytes are multiplied K-major alone, so the producer turns V over in shared memory.
 //
-// Tiles and V: parts/byte_tiles.cuh. Softmax: sdpa/warpgroup_softmax.cuh. Which items a CTA takes: sdpa/schedule.cuh.
+// Tiles and V: parts/byte_tiles.cuh. P: parts/byte_probabilities.cuh. Softmax: sdpa/warpgroup_softmax.cuh. Which items a CTA takes: sdpa/schedule.cuh.
 
 #ifndef TILE_M  // query rows of a CTA; 0: the launcher chooses all tiles by shape
 #define TILE_M 0
@@ -19,29 +19,26 @@
 #ifndef STAGES  // tiles of K, and of V turned over, in shared memory
 #define STAGES 0
 #endif
-#ifndef PINGPONG  // 1: consumers take turns with their products
-#define PINGPONG 1
-#endif
 #ifndef LAZY_RESCALE  // 1: O keeps its scale while P fits into E4M3
 #define LAZY_RESCALE 1
 #endif
 
 #include <algorithm>
 
-#include "../cuda/fp8.cuh"
 #include "../sdpa/schedule.cuh"
+#include "parts/byte_probabilities.cuh"
 #include "parts/byte_producer.cuh"
 #include "parts/long_sums.cuh"
 #include "parts/problem.cuh"
 
 namespace sdpa {
 
-static_assert(PINGPONG == 0 || PINGPONG == 1, "PINGPONG is 0 or 1");
 static_assert(LAZY_RESCALE == 0 || LAZY_RESCALE == 1, "LAZY_RESCALE is 0 or 1");
 
-constexpr float kMostBits = 8.0f;  // log2 of the largest P: E4M3 goes to 448
-constexpr float kSlack = LAZY_RESCALE == 1 ? 4.0f : 0.0f;  // log2 of how much a maximum may grow before P may be too large
-constexpr int kSumKeys = 1024;
+constexpr float kTooLarge = 8.75f;  // log2 of a P: E4M3 goes to 448
+constexpr float kMostBits = 8.0f;   // log2 of the largest P after a maximum was looked for,
+constexpr float kSlack = LAZY_RESCALE == 1 ? 4.0f : 0.0f;  // less this, so that it may grow
+constexpr int kSumKeys = 2048;
 
 template <int kDim_, int kTileM_, int kTileN_, int kStages_>
 struct WgmmaTiling : ByteTiling<kDim_, kTileM_, kTileN_, kStages_, kTileM_ == 64 ? 64 : 32> {
@@ -49,7 +46,6 @@ struct WgmmaTiling : ByteTiling<kDim_, kTileM_, kTileN_, kStages_, kTileM_ == 64
     using Base::kConsumers, Base::kDim, Base::kOutputColumns, Base::kStages, Base::kStripBytes, Base::kTileBytes, Base::kTileN, Base::kTurnedBytes;
     static_assert(kStages >= 2 && kStages <= 8, "STAGES is 2 to 8");
 
-    static constexpr bool kTurns = PINGPONG == 1 && kConsumers > 1;
     static constexpr int kSumTiles = kSumKeys / kTileN;
     static constexpr int kOutPanelBytes = 64 * 128, kOutBytes = kDim / 64 * kOutPanelBytes;  // of a consumer's rows of O, in half
     static constexpr int kRaw = 2;  // tiles of V as they come: the next one before this one is turned over
@@ -78,7 +74,7 @@ struct WgmmaTiling : ByteTiling<kDim_, kTileM_, kTileN_, kStages_, kTileM_ == 64
 };
 
 // Numbers of named barriers; 0 is __syncthreads.
-enum NamedBarrier : int { kTurnOf = 1, kStripOf = 4 };
+enum NamedBarrier : int { kStripOf = 1 };
 
 // The work of a consumer warpgroup: 64 query rows against the keys of its items.
 template <typename T, bool kCausal>
@@ -88,60 +84,53 @@ class Consumer : public LongSums<T, kCausal> {
     using typename Softmax::Scores;
     using Sums = LongSums<T, kCausal>;
     using Sums::add_up, Sums::begin_sums, Sums::kept_, Sums::output_is_new_, Sums::rescale, Sums::sums_there_;
-    using Softmax::first_row_, Softmax::lane, Softmax::max_, Softmax::negate_, Softmax::o_, Softmax::scale_;
+    using Softmax::factor_, Softmax::first_row_, Softmax::lane, Softmax::max_, Softmax::negate_, Softmax::o_, Softmax::scale_;
 
 public:
     // `group`: which of the CTA's consumers.
     __device__ __forceinline__ Consumer(const Problem& problem, Shared& shared, const tma::TensorMap& out, int group)
         : Sums(shared.out[group], kStripOf + group, problem.sequence), problem_(problem), shared_(shared), out_(out), group_(group) {
-        if (group == T::kConsumers - 1) pass_turn();  // the first one's first turn
     }
 
     __device__ __forceinline__ void run() {
         Item item = begin();
-        wait_for_keys(0);
-        issue_scores(0);
+        mbarrier::wait(&shared_.k_full[0], 0);
+        find_matrices(slot_.stage);
+        wgmma::fence(s_, o_, p_);
+        issue_scores();
         finish_scores<true, 0>(0, item.end == 1, [] {});
         for (;;) {
 #pragma unroll 1
             for (int tile = 1; tile < item.end; ++tile) {
-                issue_both(tile);
+                const int before = issue_both();
                 finish_scores<false, 1>(tile, tile + 1 == item.end, [&] {
-                    finish_output(tile - 1);
+                    finish_output(before);
                     if (tile % T::kSumTiles == 0) add_up();
                 });
             }
             const int head = head_, first_row = first_row_;
-            tiles_before_ += item.end;
             item = begin();
             if (item.head < 0) {
-                mbarrier::wait(&shared_.turned_full[stage_of(-1)], parity_of(-1));
-                issue_output(-1);
-                finish_output(-1);
+                wgmma::fence(o_, p_);
+                issue_output();
+                finish_output(slot_.stage);
                 store(head, first_row);
                 break;
             }
-            wait_for_keys(0);
-            issue_both(0);
+            const Slot<T::kStages> first = next();
+            mbarrier::wait(&shared_.k_full[first.stage], first.parity);
+            const int before = issue_both();
             finish_scores<true, 1>(0, item.end == 1, [&] {
-                finish_output(-1);
+                finish_output(before);
                 store(head, first_row);
             });
         }
-        if (group_ == 0) take_turn();  // the last one's last pass, so that no barrier is left half full
         if (threadIdx.x % kWarpgroup == 0) tma::wait_stores_read();
     }
 
 private:
     // A value that is the same for a warp, in a register of which the compiler sees that.
     static __device__ __forceinline__ int of_warp(int value) { return __shfl_sync(kWarp, value, 0); }
-
-    __device__ __forceinline__ void take_turn() const {
-        if constexpr (T::kTurns) named_barrier::sync(kTurnOf + group_, 2 * kWarpgroup);
-    }
-    __device__ __forceinline__ void pass_turn() const {
-        if constexpr (T::kTurns) named_barrier::arrive(kTurnOf + (group_ + 1 == T::kConsumers ? 0 : group_ + 1), 2 * kWarpgroup);
-    }
 
     // The next item, whose Q is there. Every row sees a key of its first tile, so no maximum stays -infinity.
     __device__ __forceinline__ Item begin() {
@@ -158,38 +147,51 @@ private:
         return item;
     }
 
-    // Q·K^T of a tile, whose K is there, and P·V of the one before.
-    __device__ __forceinline__ void issue_both(int tile) {
-        take_turn();
-        issue_scores(tile);
-        mbarrier::wait(&shared_.turned_full[stage_of(tile - 1)], parity_of(tile - 1));
-        issue_output(tile - 1);
-        pass_turn();
+    // The place of the tile after the newest.
+    __device__ __forceinline__ Slot<T::kStages> next() const {
+        Slot<T::kStages> place = slot_;
+        place.advance();
+        return place;
+    }
+
+    // Q·K^T of the next tile and P·V of the newest one, both there. Returns the stage of the latter.
+    __device__ __forceinline__ int issue_both() {
+        const int before = slot_.stage;
+        slot_.advance();
+        wgmma::fence(s_, o_, p_);
+        issue_scores();
+        issue_output();
+        return before;
     }
 
     // Turns scores into p_. The exponentials overlap P·V of the tile before (kPending groups of products after the scores'). `finish_before`
-    // waits for that P·V, and may change O. `last`: of the item. The wait for the next tile is a loop: the compiler cannot move
-    // finish_before's wait above it.
+    // waits for that P·V, and may change O. `last`: of the item. The next products are prepared before the exponentials: their barriers are
+    // looked at, so that the answers come meanwhile, and their matrices found.
     template <bool kFirst, int kPending, typename FinishBefore>
     __device__ __forceinline__ void finish_scores(int tile, bool last, FinishBefore finish_before) {
         wgmma::wait<kPending>(s_);
-        mbarrier::arrive_as_warp(&shared_.k_empty[stage_of(tile)]);
+        mbarrier::arrive_as_warp(&shared_.k_empty[slot_.stage]);
+        const Slot<T::kStages> after = next();
+        const bool keys_there = last || mbarrier::is_over(&shared_.k_full[after.stage], after.parity);
+        const bool values_there = mbarrier::is_over(&shared_.turned_full[slot_.stage], slot_.parity);
         if (last) {
             mbarrier::arrive_as_warp(&shared_.q_empty[queries_.stage]);
             queries_.advance();
         }
+        find_matrices(after.stage);
         this->prepare_scores(s_, tile, tile >= plain_);
         unsigned rounded[T::kTileN / 32][4];
         bool raised = kFirst || LAZY_RESCALE == 0;
         if (raised) raise_maxima();
-        for (;;) {
-            round_probabilities(rounded);
-            if (raised || !has_largest(rounded)) break;
-            raise_maxima();
+        to_exponents();
+        if (!raised && any_above(s_, kTooLarge)) {
+            raise_exponents();
             raised = true;
         }
+        round_probabilities(s_, rounded);
         wgmma::pin(rounded);
-        if (!last) wait_for_keys(tile + 1);
+        if (!keys_there) mbarrier::wait(&shared_.k_full[after.stage], after.parity);
+        if (!values_there) mbarrier::wait(&shared_.turned_full[slot_.stage], slot_.parity);
         finish_before();
         if (kFirst) {
             begin_sums();
@@ -201,22 +203,22 @@ private:
         for (int i = 0; i < T::kTileN / 8; ++i) p_[i / 4][i % 4] = rounded[i / 4][i % 4] ^ zero_;
     }
 
-    // P of the scores, which stay. A maximum is stored as what becomes 1: it is 2^kMostBits at most below the largest of a row.
-    __device__ __forceinline__ void round_probabilities(unsigned (&rounded)[T::kTileN / 32][4]) const {
+    // Scores to the exponents of P, base 2. A maximum is stored as what becomes 1: it is 2^kMostBits at most below the largest of a row.
+    __device__ __forceinline__ void to_exponents() {
 #pragma unroll
-        for (int i = 0; i < T::kTileN / 8; ++i) {
-            const int half = i % 2, first = i / 2 * 8 + 2 * half;  // of two blocks
-            const auto p = [&](int at) { return exp2f(fmaf(s_[at], scale_, -max_[half])); };
-            rounded[i / 4][i / 2 % 2 * 2 + half] = fp8::encode(p(first), p(first + 1), p(first + 4), p(first + 5));
-        }
+        for (int i = 0; i < T::kTileN / 2; ++i) s_[i] = fmaf(s_[i], scale_, -max_[i / 2 % 2]);
     }
 
-    // Whether a lane of the warp has a P of 448, the largest number, 0x7e: in its place may be a larger one.
-    static __device__ __forceinline__ bool has_largest(const unsigned (&rounded)[T::kTileN / 32][4]) {
-        unsigned sums = 0;
+    __device__ __forceinline__ void raise_exponents() {
+        float more[2];
 #pragma unroll
-        for (int i = 0; i < T::kTileN / 8; ++i) sums |= rounded[i / 4][i % 4] + 0x02020202;
-        return __any_sync(kWarp, (sums & 0x80808080) != 0);
+        for (int half = 0; half < 2; ++half) {
+            more[half] = fmaxf(0.0f, Softmax::row_maximum(Softmax::lane_maximum(s_, half)) - (kMostBits - kSlack));
+            max_[half] += more[half];
+            factor_[half] = exp2f(-more[half]);
+        }
+#pragma unroll
+        for (int i = 0; i < T::kTileN / 2; ++i) s_[i] -= more[i / 2 % 2];
     }
 
     __device__ __forceinline__ void raise_maxima() {
@@ -226,22 +228,22 @@ private:
         }
     }
 
-    __device__ __forceinline__ void finish_output(int tile) {
+    __device__ __forceinline__ void finish_output(int stage) {
         wgmma::wait<0>(o_, p_, s_);
-        mbarrier::arrive_as_warp(&shared_.turned_empty[stage_of(tile)]);
+        mbarrier::arrive_as_warp(&shared_.turned_empty[stage]);
     }
 
-    // Where a tile of the item lies, and the parity of its barriers' phase.
-    __device__ __forceinline__ int stage_of(int tile) const { return of_warp((tiles_before_ + tile) % T::kStages); }
-    __device__ __forceinline__ unsigned parity_of(int tile) const { return (tiles_before_ + tile) / T::kStages % 2; }
+    // What the next products take: the newest item's Q, K in stage `stage`, V of the newest tile. Found here, not where it is taken.
+    __device__ __forceinline__ void find_matrices(int stage) {
+        queries_at_ = of_warp(shared_memory::address(shared_.q[queries_.stage][group_]));
+        keys_at_ = of_warp(shared_memory::address(shared_.k[stage]));
+        values_at_ = of_warp(shared_memory::address(shared_.turned[slot_.stage]));
+        asm volatile("" : "+r"(queries_at_), "+r"(keys_at_), "+r"(values_at_));
+    }
 
-    __device__ __forceinline__ void wait_for_keys(int tile) { mbarrier::wait(&shared_.k_full[stage_of(tile)], parity_of(tile)); }
-
-    // s = Q·K^T of a tile, of the newest item's Q; 32 columns at a time.
-    __device__ __forceinline__ void issue_scores(int tile) {
-        const std::uint64_t queries = rows_descriptor<T::kDim>(shared_.q[of_warp(queries_.stage)][group_]);
-        const std::uint64_t keys = rows_descriptor<T::kDim>(shared_.k[stage_of(tile)]);
-        wgmma::fence(s_, o_, p_);
+    // s = Q·K^T; 32 columns at a time.
+    __device__ __forceinline__ void issue_scores() {
+        const std::uint64_t queries = rows_descriptor<T::kDim>(queries_at_), keys = rows_descriptor<T::kDim>(keys_at_);
 #pragma unroll
         for (int bytes = 0; bytes < T::kDim; bytes += 32) {
             wgmma::multiply<T::kTileN, false, __nv_fp8_e4m3>(s_, wgmma::advance(queries, bytes), wgmma::advance(keys, bytes), bytes > 0);
@@ -250,9 +252,8 @@ private:
     }
 
     // o = P·V, or o += P·V; 32 keys at a time.
-    __device__ __forceinline__ void issue_output(int tile) {
-        const std::uint64_t values = rows_descriptor<T::kPanelKeys>(shared_.turned[stage_of(tile)]);
-        wgmma::fence(o_, p_);
+    __device__ __forceinline__ void issue_output() {
+        const std::uint64_t values = rows_descriptor<T::kPanelKeys>(values_at_);
 #pragma unroll
         for (int key = 0; key < T::kTileN; key += 32) {
             const int panel = key / T::kPanelKeys, bytes = key % T::kPanelKeys;
@@ -300,7 +301,8 @@ private:
     Shared& shared_;
     const tma::TensorMap& out_;
     int group_, head_, plain_;
-    unsigned tiles_before_ = 0;  // of the items before
+    unsigned queries_at_, keys_at_, values_at_;
+    Slot<T::kStages> slot_;  // of the newest tile, whose scores s_ are
     Scores s_;
     unsigned p_[T::kTileN / 32][4];
     unsigned zero_ = problem_.sequence >> 31;

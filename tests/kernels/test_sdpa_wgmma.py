@@ -29,7 +29,6 @@ TALL = {"TILE_M": 128, "TILE_N": 160, "STAGES": 2}  # the tiles of long shapes, 
 VARIANTS = {
     "one": {"TILE_M": 64, "TILE_N": 96, "STAGES": 3},
     "short": {"TILE_M": 128, "TILE_N": 64, "STAGES": 4, "DEBUG_PRINT": 1},
-    "no_turns": {**TALL, "PINGPONG": 0},
     "one_place_for_q": {"TILE_M": 128, "TILE_N": 128, "STAGES": 3},
     "eager": {**TALL, "LAZY_RESCALE": 0},
 }
@@ -41,7 +40,7 @@ def shape_of(keys: int, width: int = 64, causal: int = 0, heads: int = 2) -> Sha
 
 
 SHAPES = [shape_of(1), shape_of(33, 128), shape_of(65, causal=1), shape_of(200, 128, causal=1), shape_of(300), shape_of(193, 128, heads=1)]
-LONG = [shape_of(2300, 128, heads=1), shape_of(1250, causal=1, heads=1)]  # more keys than products sum up
+LONG = [shape_of(2300, 128, heads=1), shape_of(2100, causal=1, heads=1)]  # more keys than products sum up
 MANY = [shape_of(65, 128, heads=140), shape_of(140, causal=1, heads=133)]  # more items than CTAs
 
 

@@ -27,7 +27,7 @@ struct ByteTiling : Warpgroups<kTileM_, kProducerRegisters_> {
 };
 
 template <int kRowBytes>
-__device__ __forceinline__ std::uint64_t rows_descriptor(const unsigned char* rows) {
+__device__ __forceinline__ std::uint64_t rows_descriptor(unsigned rows) {
     constexpr auto kSwizzle = kRowBytes == 128 ? wgmma::k128Bytes : kRowBytes == 64 ? wgmma::k64Bytes : wgmma::k32Bytes;
     return wgmma::descriptor(rows, 0, 8 * kRowBytes, kSwizzle);
 }

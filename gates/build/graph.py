@@ -14,6 +14,7 @@ from gates.build import objects, torch_headers
 from gates.build.toolchain import Toolchain, header_folders
 from gates.task.load import CUDA, EXTENSION, Task
 from gates.task.sources.architectures import lowest
+from gates.task.sources.default_stream import DEFAULT
 from gates.task.sources.optimisation import options_files, split
 from gates.task.sources.preprocessor import linked_files
 
@@ -69,7 +70,7 @@ def is_relocatable(task: Task) -> bool:
 
 def device_edges(task: Task, toolchain: Toolchain, archs: Sequence[str]) -> list[Edge]:
     """Objects of each source, then the shared library that holds the launcher; the CUDA runtime is linked in."""
-    code = [f"-gencode=arch={arch.replace('sm_', 'compute_')},code={arch}" for arch in archs]
+    code = [*_streams(task), *(f"-gencode=arch={arch.replace('sm_', 'compute_')},code={arch}" for arch in archs)]
     made_anyway = {edge.inputs: edge for edge in _objects(task, toolchain, archs[0], archs)} if len(archs) == 1 else {}
     edges = [
         made_anyway.get((str(source),)) or _object_edge(task, toolchain, source, f"device/{stem}.o", code)
@@ -79,6 +80,11 @@ def device_edges(task: Task, toolchain: Toolchain, archs: Sequence[str]) -> list
     libraries = torch_headers.link_flags(device=True) if task.kind == EXTENSION else ()
     command = (*_nvcc(toolchain), "-shared", "-cudart", "static", *code, *_entry(task), *task.nvcc_flags, *made, *libraries, "-o", "{out}")
     return [*edges, _library_edge(task, device_library(task), command, made)]
+
+
+def _streams(task: Task) -> tuple[str, ...]:
+    """A launch without a stream goes to the thread's own default stream, which can be captured; it keeps the order of the common one."""
+    return ("--default-stream=per-thread",) if task.kind == EXTENSION and task.stream == DEFAULT else ()
 
 
 def _entry(task: Task) -> tuple[str, ...]:
@@ -99,7 +105,7 @@ def _objects(task: Task, toolchain: Toolchain, arch: str, device_archs: Sequence
     if not (tuple(device_archs) == (arch,) or (task.kind == CUDA and arch == lowest(task.arch))):
         return []
     virtual = arch.replace("sm_", "compute_")
-    code = [f"-gencode=arch={virtual},code={one}" for one in (arch, *([virtual] if _is_emulated(task, arch) else []))]
+    code = [*_streams(task), *(f"-gencode=arch={virtual},code={one}" for one in (arch, *([virtual] if _is_emulated(task, arch) else [])))]
     return [_object_edge(task, toolchain, source, _object(task, stem, arch), code) for source, stem in device_sources(task)]
 
 

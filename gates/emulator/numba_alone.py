@@ -6,6 +6,7 @@ Its arrays are tensors of the CPU that pass for a device's (``cpu_as_device``).
 from __future__ import annotations
 
 import contextlib
+import importlib
 import linecache
 import re
 import traceback
@@ -19,7 +20,7 @@ from gates.core.errors import DoesNotWork, GatesError, NotHere
 _PLACE = re.compile(r" at (\S.*?) \((\d+)\)|File \"(.+?)\", line (\d+)")
 _STEP = re.compile(r"Failed in \w+ mode pipeline")  # what Numba puts before its reason
 _REFUSALS = ("numba.cuda.errors", "numba.cuda.core.errors", "numba.core.errors")
-_HINT = "install it into this Python's own folder, not by PYTHONPATH: pip install 'kernel-gates[numba]'"
+_HINT = "pip install 'kernel-gates[numba]'"
 _BLOCK = 256  # threads, where the driver would choose: kernel.forall(n)
 
 
@@ -36,6 +37,8 @@ def use(number: Callable[[], int], launch: Callable[..., None], refused: Callabl
     import torch
 
     try:
+        with contextlib.suppress(ImportError):
+            importlib.import_module("_numba_cuda_redirector")  # which Python imports itself only from its own folder, not from PYTHONPATH
         import numba_cuda  # noqa: F401  the numba.cuda of Numba itself is another, older one
         from numba import cuda
         from numba.cuda import types

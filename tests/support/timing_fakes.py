@@ -49,7 +49,7 @@ class FakeClockwork:
     l2_bytes = 2**20
     stream = None
 
-    def __init__(self, device: Any, *, on_default: bool = False) -> None:
+    def __init__(self, device: Any, *, on_default: bool = False, per_thread: bool = False) -> None:
         self.device, self.stream, self.on_default = device, SimpleNamespace(cuda_stream=0), on_default
         self.count = 0
 

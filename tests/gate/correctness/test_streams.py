@@ -183,19 +183,32 @@ def test_a_task_declares_its_stream(tmp_path: Path) -> None:
         load_task(folder, environ={})
 
 
-@pytest.mark.parametrize("on_default", [True, False])
-def test_only_a_stream_of_its_own_is_captured(monkeypatch: pytest.MonkeyPatch, on_default: bool) -> None:
+@pytest.mark.parametrize(
+    ("streams", "refuses", "captured"),
+    [
+        ({}, False, 7),
+        ({"on_default": True}, False, None),
+        ({"on_default": True, "per_thread": True}, False, 2),
+        ({"on_default": True, "per_thread": True}, True, None),
+    ],
+    ids=["own", "legacy", "per_thread", "waits"],
+)
+def test_what_can_be_captured_is(monkeypatch: pytest.MonkeyPatch, streams: dict[str, bool], refuses: bool, captured: int | None) -> None:
+    """A kernel that waits for itself can't be: its calls are then timed as they are."""
     from contextlib import nullcontext
     from types import SimpleNamespace
 
     from gates.gate.performance.runner import cuda_graphs
 
-    began: list[str] = []
+    events, called = list[str](), list[int]()
     graph = SimpleNamespace(
-        capture_begin=lambda **_: began.append("captured"), capture_end=lambda: None, replay=lambda: began.append("replayed")
+        capture_begin=lambda **_: events.append("begin"),
+        capture_end=lambda: events.append("end"),
+        replay=lambda: events.append("replayed"),
     )
     fakes = {
         "Stream": lambda device: SimpleNamespace(cuda_stream=7),
+        "ExternalStream": lambda number, device: SimpleNamespace(cuda_stream=number),
         "default_stream": lambda device: SimpleNamespace(cuda_stream=0),
         "CUDAGraph": lambda: graph,
         "get_device_properties": lambda device: SimpleNamespace(L2_cache_size=1024),
@@ -204,12 +217,19 @@ def test_only_a_stream_of_its_own_is_captured(monkeypatch: pytest.MonkeyPatch, o
     }
     for name, fake in fakes.items():
         monkeypatch.setattr(torch.cuda, name, fake)
-    clockwork, called = cuda_graphs.Clockwork("cpu", on_default=on_default), list[int]()
-    replays = clockwork.capture([called.append, called.append])
-    assert called == ([] if on_default else [7, 7])
+
+    def call(stream: int) -> None:
+        if refuses and events == ["begin"]:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        called.append(stream)
+
+    replays = cuda_graphs.Clockwork("cpu", **streams).capture([call, call])
+    before = list(called)
     replays.replay()
-    replays.replay()
-    assert (called, began) == (([0] * 4, []) if on_default else ([7, 7], ["captured", "replayed", "replayed"]))
+    if captured is not None:
+        assert before == called == [captured] * 2 and events == ["begin", "end", "replayed"]
+    else:
+        assert called == [*before, *[2 if refuses else 0] * 2] and "replayed" not in events
 
 
 RELU = '''\

@@ -45,8 +45,11 @@ def test_a_whole_run(monkeypatch, tmp_path, us, status) -> None:
     assert evidence.phase_s["pairs"] == pytest.approx(evidence.elapsed_s, abs=0.01)
     assert [series.mode for series in evidence.series] == ["cold", "warm"]
     assert set(evidence.figures) == {"cold", "warm", "control", "single"}
-    assert evidence.backends["torch"].p50_us > 0
-    assert "no kernel for this shape" in evidence.backends["broken"].message
+    if status is Status.PASS:  # others are timed where the candidate gains what was asked for
+        assert evidence.backends["torch"].p50_us > 0
+        assert "no kernel for this shape" in evidence.backends["broken"].message
+    else:
+        assert not evidence.backends
     assert "clock unknown" in result.sentence
 
 

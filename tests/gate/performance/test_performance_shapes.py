@@ -105,7 +105,8 @@ def test_what_a_quick_shape_leaves_of_the_time_is_for_those_after_it(monkeypatch
             given[self.shape] = job["budget_s"], job["bar_pct"], first and first.shape
 
         def measure(self):
-            return {"elapsed_s": took[self.shape]}
+            unpaired = {"mode": "cold", "launches": {}, "blocks": [], "stopped": "pairs"}
+            return {"elapsed_s": took[self.shape], "series": [unpaired], "gated_mode": "cold"}
 
         def backends(self, *, again):
             return {"again": again}

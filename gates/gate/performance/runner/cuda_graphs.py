@@ -4,7 +4,8 @@ A sample is one replay of a CUDA graph of n launches between two events, behind 
 card busy while the host prepares, so that no host gap is inside. Cold: each launch of the graph has
 an input set of its own and all of the L2 cache is overwritten before the replay, outside the
 events; so every launch finds its inputs in device memory, and n launches share the cost of one
-event pair. Warm: all launches use one set. Kernels of the default stream can't be captured: their sample is n calls
+event pair. Warm: all launches use one set. An extension that launches on the default stream is compiled for the thread's own one, which
+can be captured. Other kernels of the default stream, and an extension that waits for its kernel, can't be: their sample is n calls
 between the events, so one that is shorter than the host's part of its launch is timed with it.
 """
 
@@ -30,6 +31,7 @@ _STRIDE_BYTES = 256
 _SPIN_CYCLES = 400_000  # about 0.2 ms: the host queues a block's first launches meanwhile
 _HOST_CYCLES = 100_000  # a launch and its events take the host some 30 us
 _PERSISTING_L2_LIMIT = 6  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE
+_PER_THREAD = 2  # cudaStreamPerThread
 
 
 class Room:
@@ -177,7 +179,7 @@ class Sets:
 
 
 class Uncaptured:
-    """Replace a graph for launches on the default stream, which can't be captured: a replay makes these calls in order."""
+    """Replace a graph for launches that can't be captured: a replay makes these calls in order."""
 
     def __init__(self, calls: Sequence[Callable[[int], Any]], stream: int) -> None:
         self._calls, self._stream = tuple(calls), stream
@@ -188,11 +190,16 @@ class Uncaptured:
 
 
 class Clockwork:
-    """A stream, a cache flush and events on one device; ``on_default``: the default stream, for kernels that launch there."""
+    """A stream, a cache flush and events on one device; ``on_default``: the default stream, for kernels that launch there;
+    ``per_thread``: the thread's own.
+    """
 
-    def __init__(self, device: Any, *, on_default: bool = False) -> None:
-        self.device, self._on_default = device, on_default
-        self.stream = torch.cuda.default_stream(device) if on_default else torch.cuda.Stream(device)
+    def __init__(self, device: Any, *, on_default: bool = False, per_thread: bool = False) -> None:
+        self.device, self._on_default, self._captured = device, on_default, per_thread or not on_default
+        if on_default:
+            self.stream = torch.cuda.ExternalStream(_PER_THREAD, device) if per_thread else torch.cuda.default_stream(device)
+        else:
+            self.stream = torch.cuda.Stream(device)
         properties = torch.cuda.get_device_properties(device)
         self.l2_bytes = int(getattr(properties, "L2_cache_size", 0)) or 64 * 2**20
         self._flush = torch.empty(2 * self.l2_bytes, dtype=torch.uint8, device=device)
@@ -209,8 +216,20 @@ class Clockwork:
         return returned
 
     def capture(self, calls: Sequence[Callable[[int], Any]]) -> Any:
-        """Return a CUDA graph of ``calls``, each of which gets its stream; on the default stream, the calls themselves."""
-        return Uncaptured(calls, self.stream.cuda_stream) if self._on_default else self._graph(calls, self.stream)
+        """Return a CUDA graph of ``calls``, each of which gets its stream; on the default stream the calls themselves, if they can't be
+        captured.
+        """
+        if self._captured:
+            try:
+                return self._graph(calls, self.stream)
+            except (KernelError, RuntimeError):
+                if not self._on_default:
+                    raise
+                self._captured = False
+                with contextlib.suppress(KernelError, RuntimeError):  # the error may be told once more, at the next call
+                    calls[0](self.stream.cuda_stream)
+                self.synchronize()
+        return Uncaptured(calls, self.stream.cuda_stream)
 
     def _graph(self, calls: Sequence[Callable[[int], Any]], stream: Any) -> Any:
         graph = torch.cuda.CUDAGraph()

@@ -24,6 +24,7 @@ from gates.gate.performance.runner.cuda_graphs import first_line
 from gates.gate.performance.runner.protocol import Stopped
 from gates.launch.entry_point import is_c
 from gates.task import problem as problems
+from gates.task.load import EXTENSION
 from gates.task.sources.default_stream import DEFAULT
 from gates.worker import isolated, wire
 from gates.worker.tamper_check import Functions
@@ -64,8 +65,9 @@ class Hands:
         self._device = torch.device(device)
         torch.cuda.set_device(self._device)
         self._forget()
+        on_default = [one["side"] for one in sides.values() if one["side"].get("stream") == DEFAULT]
         self._clockwork = cuda_graphs.Clockwork(
-            self._device, on_default=any(one["side"].get("stream") == DEFAULT for one in sides.values())
+            self._device, on_default=bool(on_default), per_thread=all(side["kind"] == EXTENSION for side in on_default)
         )
         for name, one in sides.items():
             if not is_c(one["side"]):

@@ -1,18 +1,14 @@
-// Before torch's own of this name, which declares all 2,500 operators. Those that a source names are included by its command
+// Before torch's own of this name, which declares all 2,500 operators. What of it a source names is included by its command
 // (torch_headers.py); what does not compile with this header is compiled with torch's own (compile_step.py).
 #pragma once
 #ifndef AT_PER_OPERATOR_HEADERS
 #define AT_PER_OPERATOR_HEADERS
 #endif
 
-#include <ATen/Context.h>
-#include <ATen/DeviceGuard.h>
 #include <ATen/Dispatch.h>
-#include <ATen/ScalarOps.h>
-#include <ATen/TensorIndexing.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
-#include <torch/csrc/autograd/generated/variable_factories.h>
+#include <ATen/core/grad_mode.h>
 
 namespace torch {
 using namespace at;

@@ -26,7 +26,7 @@ from gates.gate.correctness.judge import worth
 from gates.gate.correctness.output_scale import bounds
 from gates.gate.registry import ROWS, gates_of
 from gates.importers import languages
-from gates.task.load import NUMBA, WARP, load_task
+from gates.task.load import NUMBA, PYTHON, WARP, load_task
 from gates.task.scaffold import check_name, template
 from gates.task.sources.default_stream import default_stream_launches
 
@@ -265,7 +265,7 @@ def _yaml(imported: Imported, side: Side, name: str, names: tuple[str, str], fou
     lines += [f"kernels: {_flow(list(side.kernels))}"] if side.kernels else []
     lines += [f"arch: {_flow(list(ARCH))}"] if side.kind != "python" else []
     lines += [f"nvcc_flags: {_flow(list(side.nvcc_flags))}"] if side.nvcc_flags else []
-    own = languages.launches_without_stream(code, side.kernels) if side.kind in (NUMBA, WARP) else []
+    own = languages.launches_without_stream(code, side.kernels) if side.kind in (NUMBA, WARP, PYTHON) else []
     if launches := default_stream_launches(code) or own:
         lines += [
             f"# {imported.format}'s own harness calls on the default stream, and so does {launches[0].partition(': ')[0]}",

@@ -6,6 +6,7 @@ One row per language; the table of docs/start/import.md is made of them.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -21,6 +22,7 @@ class Language:
     without_device: str  # what judges them on a machine without a GPU
 
 
+_STREAM = re.compile(r"\b(?:External)?[sS]tream\b")
 _LATER = "nothing"
 _EMULATED = "ptxas, sass, the emulator"
 LANGUAGES = (  # what lies within another's module comes before it
@@ -82,28 +84,50 @@ def _makers(language: Language) -> set[str]:
 
 
 def launches_without_stream(texts: Mapping[str, str], kernels: Collection[str]) -> list[str]:
-    """Return ``file:line: kernel`` of each launch of ``kernels`` in Numba-CUDA or Warp in ``texts`` (by file name) that names no stream.
+    """Return ``file:line: kernel`` of each launch in ``texts`` (by file name) that names no stream: of ``kernels`` in Numba-CUDA or Warp,
+    of a kernel of the CuTe DSL, and of one that CuPy makes of text in a module that names no stream at all.
 
     It runs on the language's own stream, whatever torch's current one is.
     """
     found = []
     for name, text in texts.items():
-        for node in ast.walk(ast.parse(text)) if name.endswith(".py") else ():
-            kernel = _launched_without_stream(node) if isinstance(node, ast.Call) else None
-            if isinstance(kernel, ast.Name) and kernel.id in kernels:
+        tree = ast.parse(text) if name.endswith(".py") else ast.Module([], [])
+        called = set() if _STREAM.search(text) else _made(tree)
+        launched = {*kernels, *called, *(kernel for one in find(tree) if one.language.module == "cutlass" for kernel in one.kernels)}
+        for node in ast.walk(tree):
+            kernel = _launched_without_stream(node, called) if isinstance(node, ast.Call) else None
+            if isinstance(kernel, ast.Name) and kernel.id in launched:
                 found.append(f"{name}:{kernel.lineno}: {kernel.id}")
     return found
 
 
-def _launched_without_stream(call: ast.Call) -> ast.expr | None:
-    """``kernel`` of ``kernel[grid, block](…)``, ``kernel.forall(n)(…)`` and ``wp.launch(kernel, …)``."""
+def _made(tree: ast.Module) -> set[str]:
+    """The names of kernels that a call makes: ``k = cupy.RawKernel(text, "k")``, ``k = module.get_function("k")``."""
+    names, makers = _names(tree), {path for one in LANGUAGES if one.module == "cupy" for path in _makers(one)}
+    return {
+        target.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+        and (_path(node.value.func, names) in makers or getattr(node.value.func, "attr", "") == "get_function")
+    }
+
+
+def _launched_without_stream(call: ast.Call, made: Collection[str]) -> ast.expr | None:
+    """``kernel`` of ``kernel[grid, block](…)``, ``kernel.forall(n)(…)``, ``wp.launch(kernel, …)``, ``kernel(…).launch(grid=…)``, and of
+    ``kernel(…)`` if it is ``made``.
+    """
     called = call.func
+    if isinstance(called, ast.Name):
+        return called if called.id in made else None
     if isinstance(called, ast.Subscript):
         return called.value if isinstance(called.slice, ast.Tuple) and len(called.slice.elts) == 2 else None
-    if isinstance(called, ast.Attribute) and called.attr in ("launch", "launch_tiled") and call.args:
-        return None if any(one.arg == "stream" for one in call.keywords) else call.args[0]
-    made = called.func if isinstance(called, ast.Call) else None
-    return made.value if isinstance(made, ast.Attribute) and made.attr == "forall" else None
+    if isinstance(called, ast.Attribute) and called.attr in ("launch", "launch_tiled"):
+        of_call = called.value.func if isinstance(called.value, ast.Call) else None
+        return None if any(one.arg == "stream" for one in call.keywords) else call.args[0] if call.args else of_call
+    of = called.func if isinstance(called, ast.Call) else None
+    return of.value if isinstance(of, ast.Attribute) and of.attr == "forall" else None
 
 
 def _of_device(decorator: ast.expr) -> bool:

@@ -35,6 +35,22 @@ def test_launches_without_a_stream_in_numba_and_warp() -> None:
     assert languages.launches_without_stream({"a.py": code, "b.cu": "k[1, 2](x)"}, ["k"]) == ["a.py:1: k", "a.py:4: k", "a.py:6: k"]
 
 
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("import cupy as cp\nk = cp.RawKernel('text', 'k')\nk((1,), (2,), (x,))\nf(x)\n", ["a.py:3: k"]),
+        ("import cupy\nmodule = cupy.RawModule(code='text')\nk = module.get_function('k')\nk((1,), (2,), (x,))\n", ["a.py:4: k"]),
+        ("import cupy\nk = cupy.RawKernel('text', 'k')\nwith cupy.cuda.ExternalStream(s):\n    k((1,), (2,), (x,))\n", []),
+        ("import cutlass.cute as cute\n@cute.kernel\ndef k(x): pass\nk(x).launch(grid=[1, 1, 1])\n", ["a.py:4: k"]),
+        ("import cutlass.cute as cute\n@cute.kernel\ndef k(x): pass\nk(x).launch(grid=[1, 1, 1], stream=s)\n", []),
+        ("import subprocess\nk = subprocess.Popen('a')\nk(1)\nx(k).launch()\n", []),
+    ],
+    ids=["cupy", "cupy_module", "cupy_stream", "cute", "cute_stream", "neither"],
+)
+def test_launches_without_a_stream_in_languages_for_devices(code: str, found: list[str]) -> None:
+    assert languages.launches_without_stream({"a.py": code}, ()) == found
+
+
 def test_names_that_only_look_like_a_language_are_none() -> None:
     assert languages.find(ast.parse("import torch\n@torch.jit.script\ndef kernel(x):\n    pass\n\n@jit\ndef other(x):\n    pass\n")) == []
 

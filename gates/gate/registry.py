@@ -38,7 +38,7 @@ class Gate:
     of_kernels: bool = False  # it finds kernels by the names in ``kernels``
     of_binaries: bool = False  # it reads compiled code, one binary an ``arch``
     of_optimised_code: bool = False  # nvcc -G changes its figures beyond recognition: a debug build has no verdict on it
-    beside: str = ""  # an earlier gate; while it is judged, what this one's ``ahead`` gives may run
+    beside: tuple[str, ...] = ()  # earlier gates; while the first of them is judged for which ``ahead`` gives some, this one's work runs
     prepares: bool = False  # its ``prepare`` starts processes before the kernel is built
     measured_anyway: bool = False  # a first rung has nothing to beat in it, and is measured and recorded all the same
     # key of its limits -> the table of names to use there, and what follows each
@@ -136,7 +136,7 @@ ROWS = {
             of_kernels=True,
             of_binaries=True,
             of_optimised_code=True,
-            beside="ptxas",
+            beside=("ptxas",),
             first_limits="{forbid: [local_memory]}",
             minima=("require",),
             names=dict.fromkeys(("require", "forbid"), ("gates.gate.sass.evidence:CLASSES", "")),
@@ -158,7 +158,7 @@ ROWS = {
             "Errors and traces of every case.",
             ("cuda", "triton", "numba", "warp", "python"),
             "numbers",
-            beside="ptxas",
+            beside=("ptxas",),
             prepares=True,
             against_baseline=("match_baseline",),
             jobs={
@@ -166,7 +166,7 @@ ROWS = {
                 "magnitude": Job("gates.gate.correctness.output_scale"),
             },
         ),
-        Gate("sanitizer", "SanitizerEvidence", "What the memory checkers reported.", ("cuda",), "memory", beside="correctness"),
+        Gate("sanitizer", "SanitizerEvidence", "What the memory checkers reported.", ("cuda",), "memory", beside=("ptxas", "correctness")),
         Gate(
             "performance",
             "PerformanceEvidence",
@@ -195,7 +195,7 @@ ROWS = {
             first_limits="{max: {local_loads: 0}}",
             of_kernels=True,
             of_optimised_code=True,
-            beside="performance",
+            beside=("performance",),
             measured_anyway=True,
             against_baseline=("rises", "steady"),
             minima=("min",),

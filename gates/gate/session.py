@@ -204,8 +204,8 @@ class Session:
     def begin_beside(self, gate: str, info: RunInfo) -> None:
         """Begin what of later gates can run while ``gate`` is judged."""
         for row in ROWS.values():
-            wanted = row.beside == gate and row.name in self.task.gates and row.name in self.judged and untried(info, row.name) is None
-            if wanted and self.aside is not None and (work := row.beginning()(self)) is not None:
+            wanted = gate in row.beside and row.name in self.task.gates and row.name in self.judged and untried(info, row.name) is None
+            if wanted and row.name not in self._begun and self.aside is not None and (work := row.beginning()(self)) is not None:
                 self._begun[row.name] = self.aside.submit(work)
 
     def turn(self, gate: str) -> Turn:

@@ -38,6 +38,7 @@ def raw(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return ran
 
 
+@pytest.mark.parametrize("prepared", [False, True], ids=["", "beside the launches"])
 @pytest.mark.parametrize(
     ("changes", "begins"),
     [
@@ -50,12 +51,14 @@ def raw(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     ids=["device", "no device", "few cores", "hangs", "not asked"],
 )
 def test_memory_checks_begin_beside_the_cases_where_cores_are_free_and_they_are_wanted(
-    changes: dict[str, Any], begins: bool, raw: list[str], tmp_path: Path
+    changes: dict[str, Any], begins: bool, prepared: bool, raw: list[str], tmp_path: Path
 ) -> None:
     with ToolThreads(2) as aside:
         session = made(tmp_path, aside, **changes)
+        session.prepared = {"correctness": MagicMock()} if prepared else {}
         session.begin_beside("ptxas", MagicMock())
-        assert raw == [], "the device is the numbers' until then"
+        assert raw == [] or prepared, "nothing runs on the device yet"
+        session.results["ptxas"] = MagicMock()
         session.begin_beside("correctness", MagicMock())
         aside.shutdown()
         assert raw == ["ran"] * begins
@@ -75,7 +78,7 @@ def test_what_was_begun_and_failed_is_raised_at_its_gate_s_turn(monkeypatch: pyt
     monkeypatch.setattr(sessions, "untried", lambda *_: None)
     monkeypatch.setattr(step, "_on_device", fails)
     with ToolThreads(1) as aside:
-        session = made(tmp_path, aside)
+        session = made(tmp_path, aside, results={"ptxas": MagicMock()})
         session.begin_beside("correctness", MagicMock())
         with pytest.raises(RuntimeError, match="lost"):
             session.begun("sanitizer", dict)
@@ -84,7 +87,7 @@ def test_what_was_begun_and_failed_is_raised_at_its_gate_s_turn(monkeypatch: pyt
 def test_each_gate_that_runs_ahead_stands_after_the_one_beside_which_it_begins() -> None:
     rows = [row for row in ROWS.values() if row.beside]
     assert {row.name for row in rows} == {"sass", "correctness", "sanitizer", "ncu"} and all(callable(row.beginning()) for row in rows)
-    assert all(GATES.index(row.beside) < GATES.index(row.name) for row in rows)
+    assert all(GATES.index(gate) < GATES.index(row.name) for row in rows for gate in row.beside)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +129,8 @@ def test_the_step_begins_what_runs_beside_its_gate(raw: list[str], monkeypatch: 
     monkeypatch.setattr(sessions, "rejudge", lambda *_: judged)
     monkeypatch.setattr(sessions.ROWS["correctness"].__class__, "collecting", lambda _: lambda _: time.sleep(0.2))
     with ToolThreads(1) as aside:
-        assert sessions.judge_step(made(tmp_path, aside), MagicMock(), "correctness") is judged
+        session = made(tmp_path, aside, results={"ptxas": MagicMock()})
+        assert sessions.judge_step(session, MagicMock(), "correctness") is judged
         assert raw == ["ran"], "while the cases ran"
 
 

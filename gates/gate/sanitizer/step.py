@@ -19,7 +19,14 @@ _CORES_BESIDE = 12  # the correctness gate's processes and compute-sanitizer's s
 
 def ahead(session: Session) -> Callable[[], dict[str, Any]] | None:
     """The memory checks on a device, beside the cases of the correctness gate; not of a kernel that is known to hang."""
-    ready = not session.emulated and session.cores >= _CORES_BESIDE and not session.hangs and session.missing("sanitizer", "device") is None
+    begun = "correctness" in session.prepared or "ptxas" in session.results  # the cases run, or will be next
+    ready = (
+        begun
+        and not session.emulated
+        and session.cores >= _CORES_BESIDE
+        and not session.hangs
+        and session.missing("sanitizer", "device") is None
+    )
     return (lambda: _on_device(session)) if ready else None
 
 

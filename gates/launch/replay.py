@@ -94,7 +94,8 @@ def execute(job: dict[str, Any], folder: Path) -> None:
     replay: ``side``, ``paths``, ``launches`` a case; optional ``device`` ("cuda:0"), ``checked`` (on the emulator: look for races
     and leaks, too), ``profile`` (open the profiler's window around the launches), ``warmup`` (launches
     before the window), ``flush_bytes`` (overwritten before every launch: cold L2), ``trace`` (a ``traced`` line with the
-    launches as the device saw them) and ``turn`` (a file: see ``gates.worker.turn``). One ``case`` line a
+    launches as the device saw them), ``device_turn`` and ``turn`` (files of ``gates.worker.turn``: what it waits for before it touches the
+    device, and before it loads the kernel). One ``case`` line a
     file: {"shape", "launches", "error", "output_sha256", "emulator_launches", "findings"}.
     """
     modes = {"write": _write, "replay": _replay}
@@ -184,16 +185,18 @@ def _replay_here(job: Mapping[str, Any], write: Callable[..., None]) -> None:
         function = EmulatedFunction(job["side"])
         kernel, emulator = function.run, function.emulator
     else:
-        if "turn" in job:
+        if "device_turn" in job:
             if not is_c(job["side"]):
                 import torch  # noqa: F401  which takes seconds and leaves the device alone
+            turn.wait(job["device_turn"])
+        memory = memory or DeviceMemory(int(str(job.get("device", "cuda:0")).rpartition(":")[2] or 0))
+        if "turn" in job:
             turn.wait(job["turn"])
         kernel = load(job["side"])
     if emulated and isinstance(kernel, Kernel):
         emulator = Emulator(kernel.library)
         emulator.be(job["side"].get("arch", ()))
         memory = EmulatorMemory(emulator)
-    memory = memory or DeviceMemory(int(str(job.get("device", "cuda:0")).rpartition(":")[2] or 0))
     if emulator is not None and job.get("checked"):
         emulator.look_for_races()
     gc.freeze()  # what was loaded need not be looked at again when garbage is collected

@@ -33,6 +33,11 @@ class Turn:
             self._file.write(json.dumps(dict(told)).encode())
             self._file.close()
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a process has begun to wait for it."""
+        return _mark(self.path).exists()
+
     def since(self, started: float) -> float:
         """When the time of a process that ``started`` then begins to count: now, while it is held back."""
         return max(started, min(self._came, time.monotonic()))
@@ -50,6 +55,7 @@ class Turn:
 
 def wait(path: str) -> dict[str, Any]:
     """Wait in the process that is held back; what it is told. Raises GatesError if its turn has not come when the wait ends."""
+    _mark(path).touch()
     with open(path, "rb") as file:
         fcntl.flock(file, fcntl.LOCK_SH)
         try:
@@ -57,3 +63,7 @@ def wait(path: str) -> dict[str, Any]:
         except ValueError:  # nothing, or a part
             raise GatesError("the run ended before this process had its turn", hint="run it again", exit_code=EXIT_HOLD) from None
         return told
+
+
+def _mark(path: str | Path) -> Path:
+    return Path(f"{path}.awaited")

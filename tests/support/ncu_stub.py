@@ -19,9 +19,12 @@ if job["mode"] == "write":
     write("case", shape="mission", inputs="default", seed=0, path="none", bytes=0)
 else:
     assert job["profile"] and job["launches"] == 1
-    if "turn" in job:
-        from gates.worker import turn
-        turn.wait(job["turn"])
+    from gates.worker import turn
+    for which in ("device_turn", "turn"):
+        if which in job:
+            turn.wait(job[which])
+            with open("told", "a") as file:
+                file.write(f"{which} {sys.argv[2].rpartition('/')[2].partition('.')[0]}\\n")
     write("case", index=0, shape="mission", launches=1, error="")
 write("done", cases=1)
 """

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from test_process import wait_until
 
 from gates.core.errors import GatesError
 from gates.launch import replay
@@ -81,7 +82,7 @@ def test_a_held_process_ends_with_the_threads_that_run_it(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("kind", ["cuda", "python"])
-def test_a_replay_loads_no_kernel_and_opens_no_device_before_its_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_a_replay_opens_no_device_and_loads_no_kernel_before_its_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     done = list[str]()
 
     def noted(name: str) -> Any:
@@ -90,12 +91,15 @@ def test_a_replay_loads_no_kernel_and_opens_no_device_before_its_turn(tmp_path: 
     monkeypatch.setattr(replay, "load", noted("load"))
     monkeypatch.setattr(replay, "DeviceMemory", noted("device"))
     side = {"kind": kind, "emulated": False, "library": "none", "entry": "e"}
-    with Turn(tmp_path / "turn") as held:
-        job = {"side": side, "paths": [], "turn": str(held.path), "result": str(tmp_path / "result")}
+    with Turn(tmp_path / "device") as device, Turn(tmp_path / "kernel") as kernel:
+        turns = {"device_turn": str(device.path), "turn": str(kernel.path)}
+        job = {"side": side, "paths": [], "result": str(tmp_path / "result"), **turns}
         replaying = threading.Thread(target=replay._replay_here, args=(job, lambda *_, **__: None))
         replaying.start()
-        replaying.join(0.1)
-        assert done == [] and replaying.is_alive()
-        held.come()
+        for held, before in ((device, []), (kernel, ["device"])):
+            wait_until(lambda held=held: held.is_awaited, 30)
+            replaying.join(0.1)
+            assert done == before and replaying.is_alive()
+            held.come()
         replaying.join()
-    assert done == ["load", "device"]
+    assert done == ["device", "load"]

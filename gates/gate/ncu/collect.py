@@ -2,7 +2,7 @@
 
 The profiled program replays a case from a file without torch, so that the only kernels in it are
 the task's own; the capture window is open around one launch. ncu and the program start while the device is another's, and wait
-for their turn. Speed is never read from here:
+for their turn: first for the device, then, with a context made, for the kernel of the other side to end. Speed is never read from here:
 the profiler replays the kernel and flushes caches.
 """
 
@@ -14,8 +14,10 @@ import os
 import re
 import shutil
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,7 @@ from gates.worker.turn import Turn
 MAX_LAUNCHES = 16  # more than one launch of a stage has kernels
 _WARM_UP = 1
 _ATTEMPTS = 4
+_READY_S, _POLL_S = 20.0, 0.01  # a context takes a second
 _MISSING = re.compile(r"Failed to find metric[s:]*\s+(.+)", re.IGNORECASE)
 _METRIC = re.compile(r"[a-z]+__[a-z0-9_.]+")
 
@@ -86,20 +89,28 @@ def run_ncu(
         raw["version"] = version.result()
         sources = ncu_metrics.sources(chip, ncu_metrics.version_numbers(raw["version"]))
 
-        def profiled(side: Mapping[str, Any], names: Sequence[str], name: str, turn: Turn | None, after: Turn) -> dict[str, Any]:
-            found = _profile(
-                tool, side, names, written[_called(side)], sources, work, name, limit_s=limit_s, device=device, turn=turn, python=python
-            )
-            after.come()
-            return {**found, "csv": _export(tool, found["report"])}
-
-        begun = dict[str, Future[dict[str, Any]]]()
+        begun, turns, read = dict[str, Future[dict[str, Any]]](), dict[str, Turn](), dict[str, Future[str | None]]()
         for side, names, role, name in asked:
-            after = waiting.enter_context(Turn(work / f"{name}.ended"))
-            begun[role] = aside.submit(profiled, side, names, name, turn, after)
-            turn = after
-        raw["sides"] = {role: found.result() for role, found in begun.items()}
+            turns[role] = waiting.enter_context(Turn(work / f"{name}.turn"))
+            how = _How(tool, work, limit_s, device, python, turn, turns[role])
+            begun[role] = aside.submit(_profile, side, names, written[_called(side)], sources, name, how)
+        _await(turn, [(turns[role], done) for role, done in begun.items()], min(_READY_S, limit_s))
+        for role, done in begun.items():
+            turns[role].come()
+            raw["sides"][role] = done.result()
+            read[role] = aside.submit(_export, tool, raw["sides"][role]["report"])
+        for role, text in read.items():
+            raw["sides"][role]["csv"] = text.result()
     return raw
+
+
+def _await(turn: Turn | None, begun: Sequence[tuple[Turn, Future[Any]]], most_s: float) -> None:
+    """Wait until every program has its context, or has ended: making one would show in another's counters. ``most_s``: from ``turn`` on."""
+    began = time.monotonic()
+    while len(begun) > 1 and not all(own.is_awaited or done.done() for own, done in begun):
+        if time.monotonic() - (turn.since(began) if turn else began) > most_s:
+            return
+        time.sleep(_POLL_S)
 
 
 def _called(side: Mapping[str, Any]) -> Any:
@@ -151,22 +162,29 @@ def tool_version(tool: str) -> str:
     return found.group(1) if found else ""
 
 
+@dataclass(frozen=True)
+class _How:
+    """What the profiles of a run share, and whose turn each waits for: ``free`` for the device, ``own`` for the kernel."""
+
+    tool: str
+    work: Path
+    limit_s: float
+    device: str
+    python: str
+    free: Turn | None
+    own: Turn
+
+
 def _profile(
-    tool: str,
     side: Mapping[str, Any],
     kernels: Sequence[str],
     cases: Sequence[Mapping[str, Any]],
     sources: Mapping[str, str],
-    work: Path,
     name: str,
-    *,
-    limit_s: float,
-    device: str,
-    turn: Turn | None,
-    python: str,
+    how: _How,
 ) -> dict[str, Any]:
     """Profile one side; a metric that ncu does not know is left out and the rest asked for again."""
-    report, log = work / f"{name}.ncu-rep", work / f"{name}.ncu-messages.txt"
+    report, log = how.work / f"{name}.ncu-rep", how.work / f"{name}.ncu-messages.txt"
     dropped: dict[str, str] = {}
     job = {
         "kind": "case",
@@ -176,22 +194,22 @@ def _profile(
         "launches": 1,
         "warmup": _WARM_UP,
         "profile": True,
-        "device": device,
+        "device": how.device,
+        **({"device_turn": str(how.free.path)} if how.free else {}),
     }
     for _ in range(_ATTEMPTS):
         for old in (report, log):
             old.unlink(missing_ok=True)
-        prefix = arguments(tool, kernels, list(sources.values()), work / name, log)
         tried = run_job(
             Path(side["folder"]),
             job,
-            work,
-            limit_s=limit_s,
+            how.work,
+            limit_s=how.limit_s,
             name=f"{name}.ncu",
-            python=python,
-            prefix=prefix,
+            python=how.python,
+            prefix=arguments(how.tool, kernels, list(sources.values()), how.work / name, log),
             env={**os.environ, "LC_ALL": "C"},
-            turn=turn,
+            turn=how.own,
         )
         text = (log.read_text(encoding="utf-8", errors="replace") if log.is_file() else "") + "\n" + tried.output_tail
         missing = missing_metrics(text) & set(sources.values())

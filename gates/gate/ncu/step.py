@@ -13,7 +13,7 @@ from gates.gate.ncu.collect import run_ncu
 from gates.gate.session import Session
 from gates.worker.turn import Turn
 
-_CORES_BESIDE = 4  # of which the process that times its launches, and the one with the kernels, want one each
+_CORES_BESIDE = 8  # the clock's process and the one with the kernels must not wait for a core
 
 
 def ahead(session: Session) -> Callable[[], dict[str, Any]] | None:

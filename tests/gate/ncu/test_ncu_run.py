@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -58,27 +58,37 @@ def test_both_sides_are_profiled_and_judged(tmp_path) -> None:
     assert (tmp_path / "work" / "profile.ncu-rep").is_file()
 
 
-def test_both_profilers_start_at_once_and_their_programs_run_in_turn(tmp_path) -> None:
-    told = f"def tell(what):\n    with open({str(tmp_path / 'told')!r}, 'a') as file: file.write(f'{{what}} {{report.stem}}\\n')\n"
-    tool = stub(tmp_path / "bin", f"{told}tell('starts'); launch(); tell('ends')\nreport.write_text({GOOD!r})")
-    new, old = task(tmp_path / "new"), task(tmp_path / "old", "old")
+def test_profilers_start_while_the_device_is_another_s_and_their_kernels_run_in_turn(tmp_path) -> None:
+    tell = "def tell(what):\n    with open('told', 'a') as file: file.write(f'{what} {report.stem}\\n')\n"
+    tool = stub(tmp_path / "bin", f"{tell}tell('starts'); launch(); tell('ends')\nreport.write_text({GOOD!r})")
+    new, old, told = task(tmp_path / "new"), task(tmp_path / "old", "old"), tmp_path / "work" / "told"
     how = {"shape": "mission", "chip": "sm_90", "work": tmp_path / "work", "limit_s": 20, "ncu": tool}
 
     def lines() -> list[str]:
-        return (tmp_path / "told").read_text().splitlines() if (tmp_path / "told").exists() else []
+        return told.read_text().splitlines() if told.exists() else []
 
-    with Turn(tmp_path / "turn") as turn:
-        threading.Thread(target=lambda: time.sleep(0.3) or turn.come() if wait_for(lambda: len(lines()) == 2) else None).start()
+    def come() -> None:
+        end = time.monotonic() + 10
+        while not (turn.is_awaited and len(lines()) == 2) and time.monotonic() < end:
+            time.sleep(0.01)
+        time.sleep(0.1)
+        before.extend(lines())
+        turn.come()
+
+    before = list[str]()
+    with Turn(tmp_path / "turn") as turn, ThreadPoolExecutor() as aside:
+        aside.submit(come)
         raw = ncu.run_ncu(new, ["k"], **how, baseline=old, baseline_kernels=["k"], turn=turn)
-    assert sorted(lines()[:2]) == ["starts baseline", "starts profile"] and lines()[2:] == ["ends profile", "ends baseline"]
+    assert sorted(before) == ["starts baseline", "starts profile"]
+    assert sorted(lines()[2:4]) == ["device_turn baseline", "device_turn profile"], "a context is made in nobody's profile"
+    assert lines()[4:] == ["turn profile", "ends profile", "turn baseline", "ends baseline"]
     assert [raw["sides"][role]["report"] is not None for role in ("candidate", "baseline")] == [True, True]
 
 
-def wait_for(condition) -> bool:
-    end = time.monotonic() + 10
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.01)
-    return condition()
+def test_a_baseline_that_never_has_a_context_holds_nobody_back(tmp_path) -> None:
+    body = f"time.sleep(60) if report.stem == 'baseline' else launch()\nreport.write_text({GOOD!r})"
+    evidence = profile(tmp_path, body, limit_s=1.0)
+    assert evidence.sides["candidate"].code == "" and evidence.sides["baseline"].code == "ncu.time_limit"
 
 
 @pytest.mark.parametrize(("arguments", "expected"), [(["q", "out"], ["new"]), (["out", "q"], ["new", "old"])], ids=["the same", "other"])

@@ -36,9 +36,11 @@ from typing import Any
 import pytest
 import yaml
 
+from gates.core import jsonio
+
 ROOT = Path(__file__).resolve().parents[1]
 PLAN = Path(__file__).with_suffix(".yaml")
-RECORD = ROOT / "results" / "recorded" / "cpu" / "mutation.json"
+RECORD = ROOT / "results" / "recorded" / "cpu" / "mutation.json.gz"
 PAGE = ROOT / "docs" / "internals" / "mutation.md"
 KILLED, SURVIVED, TIMED_OUT = "killed", "survived", "timed out"
 NOT_COPIED = {".git", ".venv", "build", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis"}  # of the checkout's own folder
@@ -301,7 +303,7 @@ For {explained} of the {len(kept)} others `studies/mutation.yaml` says why no te
 
 
 def report() -> int:
-    PAGE.write_text(page(json.loads(RECORD.read_text(encoding="utf-8")), read_plan(PLAN)), encoding="utf-8")
+    PAGE.write_text(page(jsonio.read(RECORD), read_plan(PLAN)), encoding="utf-8")
     print(f"written: {PAGE.relative_to(ROOT)}")
     return 0
 

@@ -22,11 +22,11 @@ def thorough_sets(recorded: Path) -> list[tuple[str, ...]]:
 
 
 def figures(recorded: Path) -> str:
-    """What devices recorded for comparison (conformance.json, random-ptx.json), the thorough runs of the shipped stages, and how fast the
-    emulator is (cpu/speed.json).
+    """What devices recorded for comparison (conformance.json.gz, random-ptx.json), the thorough runs of the shipped stages, and how fast
+    the emulator is (cpu/speed.json).
     """
     compared = []
-    for data in map(jsonio.read, sorted(recorded.glob("*/conformance.json"))):
+    for data in map(jsonio.read, sorted(recorded.glob("*/conformance.json.gz"))):
         compared.append(("kernels", data["device"]["name"], f"{len(data['items']):,}"))
     for data in map(jsonio.read, sorted(recorded.glob("*/random-ptx.json"))):
         for what, equal in (("instructions", "instructions_equal"), ("programs", "equal")):

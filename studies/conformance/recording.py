@@ -1,14 +1,15 @@
-"""The recorded values of a device: results/recorded/<device>/conformance.json."""
+"""The recorded values of a device: results/recorded/<device>/conformance.json.gz."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from conformance.catalogue import Item, Values, decode, difference, digest, encode, largest_error, outside
 from conformance.library import Outcome
+
+from gates.core import jsonio
 
 SCHEMA_VERSION = 1
 
@@ -37,8 +38,8 @@ def entry(item: Item, outcome: Outcome) -> dict[str, Any]:
 
 
 def load(path: Path) -> Recording:
-    """Raises OSError, ValueError or KeyError where the file is none."""
-    data = json.loads(path.read_text(encoding="utf-8"))
+    """Raises GatesError, ValueError or KeyError where the file is none."""
+    data = jsonio.read(path)
     if data["schema_version"] != SCHEMA_VERSION:
         raise ValueError(f"{path}: schema version {data['schema_version']}, this is for {SCHEMA_VERSION}")
     return Recording(data["device"]["name"], data["sources"], data["items"])

@@ -13,7 +13,7 @@ from conformance import catalogue, library, recording
 from conformance.items import ITEMS, SOURCES
 from places import ROOT
 
-RECORDED = ROOT / "results" / "recorded" / "h200" / "conformance.json"
+RECORDED = ROOT / "results" / "recorded" / "h200" / "conformance.json.gz"
 
 
 @pytest.fixture(scope="module")

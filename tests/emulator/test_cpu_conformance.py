@@ -21,7 +21,7 @@ from places import ROOT
 from gates.core.errors import GatesError
 from gates.emulator.cpu.loading import CpuDevice, DeviceArray
 
-RECORDED = ROOT / "results" / "recorded" / "h200" / "conformance.json"
+RECORDED = ROOT / "results" / "recorded" / "h200" / "conformance.json.gz"
 
 
 class CpuMemory:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -24,12 +23,13 @@ from sdpa_kit import (
     worst_error,
 )
 
+from gates.core import jsonio
 from gates.launch.c_launcher import Kernel, KernelError
 from gates.launch.emulated_kernel import EmulatedKernel
 from gates.task.tensor_digest import digest
 
 LIMIT = {stage: task_of(stage)["gates"]["correctness"]["max_abs_err"] for stage in STAGES}
-RECORDED = ROOT / "results" / "recorded" / "h100" / "emulator" / "stages.json"
+RECORDED = ROOT / "results" / "recorded" / "h100" / "emulator" / "stages.json.gz"
 ADDED = {"stage1_wmma_qk": "USE_WMMA_QK", "stage2_wmma_pv": "USE_WMMA_PV", "stage3_cp_async": "USE_CP_ASYNC"}  # stage: toggle that it adds
 OTHERS = {
     **{toggle: (stage, {toggle: 0}) for stage, toggle in ADDED.items()},
@@ -100,7 +100,7 @@ def test_asynchronous_copies_may_land_early(kernels, stage, seed):
 def test_emulator_gives_what_an_h100_gave(kernels, stage, name):
     if not RECORDED.is_file():
         pytest.skip("no recording: studies/record_conformance.py stages makes it on a device")
-    kept = json.loads(RECORDED.read_text(encoding="utf-8"))["outputs"][name]
+    kept = jsonio.read(RECORDED)["outputs"][name]
     shape = problem.SHAPES[name]
     inputs = problem.make_inputs(shape, kept["seed"], "cpu")
     if stage not in kept["stages"]:
@@ -116,7 +116,7 @@ def test_emulator_gives_what_an_h100_gave(kernels, stage, name):
 def test_recorded_stage_outputs_agree_with_the_emulator_of_then():
     if not RECORDED.is_file():
         pytest.skip("no recording: studies/record_conformance.py stages makes it on a device")
-    recorded = json.loads(RECORDED.read_text(encoding="utf-8"))
+    recorded = jsonio.read(RECORDED)
     tried = {case.split()[0] for case in recorded["cases"]}
     assert tried <= set(STAGES) and len(tried) >= 4, tried
     assert len(recorded["cases"]) == len(tried) * len(stages.ALL_SHAPES) * len(stages.SEEDS) and recorded["failed"] == {}

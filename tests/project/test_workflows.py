@@ -911,7 +911,7 @@ def test_nothing_of_the_runner_reaches_a_kernel() -> None:
 def test_the_comment_can_be_read_before_there_is_a_pull_request() -> None:
     command = [sys.executable, str(CI / "preview.py")]
     done = subprocess.run([*command, "recorded:h200/stage2"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0 and "\n**merge · stage2_wmma_pv · mission 1.730x, 98.3 % interval 1.721 to 1.737**\n" in done.stdout, done
+    assert done.returncode == 0 and "\n**merge · stage2_wmma_pv · mission 1.710x, 98.3 % interval 1.706 to 1.714**\n" in done.stdout, done
     assert done.stdout.startswith("<!-- kernel-gates -->") and "Evidence in the artifact `gates-full`: `" in done.stdout
     done = subprocess.run([*command, "latest:nothing"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2 and done.stderr.startswith("error: no run found for 'latest:nothing'"), done

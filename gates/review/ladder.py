@@ -8,6 +8,7 @@ another shape than the first has a gain on that shape, which is no part of what 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,25 +90,32 @@ def ladder_of(runs: Sequence[Path]) -> Ladder:
     """The ladder of ``runs``, first stage first.
 
     Raises GatesError for a run that is not sound, and for runs of different problems or devices, whose times
-    mean different things.
+    mean different things. A stage may bring a problem of its own if its run timed the stage before on it.
     """
     for run in dict.fromkeys(runs):
         require_sound(run)
     infos: list[RunInfo] = [read_record(RunInfo, run, "run.json") for run in runs]
-    for what, values in (
-        ("problems", [info.task.problem for info in infos]),
-        ("devices", [info.device.name if info.device else "no CUDA device" for info in infos]),
-    ):
-        if len(set(values)) > 1:
-            raise GatesError(f"a ladder of different {what}: {', '.join(dict.fromkeys(values))}", hint="name runs of one kind")
+    devices = [info.device.name if info.device else "no CUDA device" for info in infos]
+    _require_alike("devices", devices)
+    for before, info in itertools.pairwise(infos):
+        if not _timed_against(info, before):
+            _require_alike("problems", [before.task.problem, info.task.problem])
     rungs: list[Rung] = []
     for run, info in zip(runs, infos, strict=True):
-        before = infos[len(rungs) - 1] if rungs else None
-        rungs.append(_rung(run, info, before, rungs))
+        rungs.append(_rung(run, info, infos[: len(rungs)], rungs))
     return Ladder(SCHEMA_VERSION, tuple(rungs))
 
 
-def _rung(run: Path, info: RunInfo, before: RunInfo | None, below: Sequence[Rung]) -> Rung:
+def _require_alike(what: str, values: Sequence[str]) -> None:
+    if len(set(values)) > 1:
+        raise GatesError(f"a ladder of different {what}: {', '.join(dict.fromkeys(values))}", hint="name runs of one kind")
+
+
+def _timed_against(info: RunInfo, before: RunInfo) -> bool:
+    return info.baseline is not None and info.baseline.digest == before.task.digest
+
+
+def _rung(run: Path, info: RunInfo, earlier: Sequence[RunInfo], below: Sequence[Rung]) -> Rung:
     verdict: Verdict = read_record(Verdict, run, "verdict.json")
     evidence = load_evidence(run)
     performance = evidence.get("performance")
@@ -116,19 +124,19 @@ def _rung(run: Path, info: RunInfo, before: RunInfo | None, below: Sequence[Rung
     ratios: tuple[float | None, float | None, float | None, float | None] = (None, None, None, None)
     limits, cumulative = info.task.limits.get("performance"), below[-1].cumulative if below else 1.0
     shape = thresholds(limits).first if limits else None
-    if before is not None:
-        if info.baseline is None or info.baseline.digest != before.task.digest:
+    if earlier:
+        first, before = earlier[0], earlier[-1]
+        if not _timed_against(info, before):
             note = _other_baseline(info, before)
         elif (speed := speed_of(evidence)) is None:
             note = "its run has no time for this pair"
         else:
             ratio, low, high = (1.0 + pct / 100.0 for pct in (speed.speedup_pct, speed.low_pct, speed.high_pct))
             ratios = (ratio, low, high, speed.confidence_pct)
-        if shape != below[0].shape:
-            note, cumulative = (
-                note or f"timed on {shape}, {below[0].task} on {below[0].shape}: what it gains is not part of the stages' product",
-                None,
-            )
+        for what, own, of_first in (("timed", shape, below[0].shape), ("judged", info.task.problem, first.task.problem)):
+            if own != of_first:
+                note = note or f"{what} on {own}, {first.task.name} on {of_first}: what it gains is not part of the stages' product"
+                cumulative = None
         cumulative = cumulative * ratios[0] if cumulative is not None and ratios[0] is not None else None
     return Rung(
         info.task.name,

@@ -61,15 +61,22 @@ def test_another_version_of_the_stage_before_is_no_baseline(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "what"),
+    ("below", "old", "new", "what"),
     [
-        ("NVIDIA H100 80GB HBM3", "NVIDIA L40S", "different devices"),
-        ("tasks.problems.sdpa_fp8", "tasks.problems.other", "different problems"),
+        (STAGES[:2], "NVIDIA H100 80GB HBM3", "NVIDIA L40S", "different devices"),
+        (STAGES[:1], "tasks.problems.sdpa_fp8", "tasks.problems.other", "different problems"),
     ],
 )
-def test_what_can_not_stand_on_one_ladder(tmp_path: Path, old: str, new: str, what: str) -> None:
+def test_what_can_not_stand_on_one_ladder(tmp_path: Path, below: list[Path], old: str, new: str, what: str) -> None:
     with pytest.raises(GatesError, match=what):
-        ladder_of([*STAGES[:2], changed(tmp_path, STAGES[2], old, new)])
+        ladder_of([*below, changed(tmp_path, STAGES[2], old, new)])
+
+
+def test_a_stage_with_a_problem_of_its_own_stands_on_the_stage_that_its_run_timed_on_it(tmp_path: Path) -> None:
+    run = changed(tmp_path, STAGES[2], "tasks.problems.sdpa_fp8", "tasks.problems.other")
+    rung = ladder_of([*STAGES[:2], run]).rungs[2]
+    assert rung.ratio is not None and rung.cumulative is None
+    assert rung.note.startswith("judged on tasks.problems.other, stage0_scalar on tasks.problems.sdpa_fp8: what it gains is not part")
 
 
 def test_a_rung_timed_on_another_shape_stands_there_with_its_own_gain(tmp_path: Path) -> None:

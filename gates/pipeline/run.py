@@ -6,12 +6,13 @@ judged again later is what was judged now.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import platform
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -108,6 +109,7 @@ def run_task(options: Options, progress: Progress) -> Outcome:
         RunDirectory(options.results, task.name) as directory,
         ScratchFolder(Path(tempfile.gettempdir()), "gates-run-") as scratch,
         ToolThreads(8) as aside,
+        alone_on_card(device, progress, clock),
     ):
         toolchain = find_toolchain()
         session = Session(
@@ -166,6 +168,22 @@ def run_task(options: Options, progress: Progress) -> Outcome:
         directory.write_text("COMPARE.md", compare_within(directory.path, info, verdict).markdown())
         path = directory.publish(run_label(datetime.fromisoformat(info.started), info.git, info.device.name if info.device else "cpu"))
     return Outcome(path, info, verdict, exit_code(results, info.asked_gates))
+
+
+@contextlib.contextmanager
+def alone_on_card(device: devices.DeviceInfo | None, progress: Progress, clock: Phases) -> Iterator[None]:
+    """Hold the card, if there is one: another run's kernels would disturb a timing. A wait for it is a part of its own in ``clock``."""
+    if device is None:
+        yield
+        return
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(devices.card(device.uuid, wait=False))
+        except BlockingIOError:
+            progress.step("waiting for the card: another program of gates uses it")
+            held.enter_context(devices.card(device.uuid))
+            clock.ended("wait")
+        yield
 
 
 def run_info(

@@ -1,8 +1,8 @@
 """Workers by Dask distributed: a local cluster, or one that runs already; the only module that imports it.
 
 A local cluster has one worker for each GPU, which sees that GPU alone, and one for each core. Whatever needs a
-GPU goes to workers with the resource ``GPU``. What needs it alone holds the card's lock, so that a card is timed
-by one at a time even where two workers, or two sweeps, share it. Dask gives a dead worker's job to another.
+GPU goes to workers with the resource ``GPU``. What needs it alone holds the card's lock (a whole `gates run` does so by itself),
+so that a card is timed by one at a time even where two workers, or two sweeps, share it. Dask gives a dead worker's job to another.
 """
 
 from __future__ import annotations

@@ -5,11 +5,17 @@ from __future__ import annotations
 import tempfile
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from sweep_kit import DEVICE
 
+from gates.evidence.phases import Phases
 from gates.launch.device import card
+from gates.pipeline.run import alone_on_card
 
 WAIT_S = 60.0
 
@@ -84,3 +90,16 @@ def test_what_does_not_wait_is_told_that_the_card_is_held(log: list[str], held: 
         log.append("held")
     other.ends()
     assert log == ["other", "mine" if free else "held"]
+
+
+def test_a_run_waits_for_the_card_and_says_so(log: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    said, clock, device = list[str](), Phases(), replace(DEVICE, uuid="GPU-0")
+    progress = cast(Any, SimpleNamespace(step=lambda text: (said.append(text), timing.ends())))
+    with alone_on_card(device, progress, clock):
+        timing = Job(log, "timing", alone=True)
+        assert not timing.began.wait(0.2), "a run has the card to itself"
+    assert timing.began.wait(WAIT_S) and not said and not clock.seconds
+    with alone_on_card(device, progress, clock):
+        assert said == ["waiting for the card: another program of gates uses it"] and list(clock.seconds) == ["wait"]
+    with alone_on_card(None, progress, clock):
+        assert len(said) == 1, "without a card there is nothing to wait for"

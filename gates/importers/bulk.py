@@ -74,15 +74,20 @@ def run(
         names = pair.problem.relative_to(problems).as_posix(), solution
         try:
             imported, refusal = format.load(pair.problem, pair.solution), ""
-            digest = hashlib.sha256(b"\0".join(one.content for one in imported.originals)).hexdigest()
+            sha256 = digest(imported)
         except Exception as error:  # one problem does not end the others' import
-            imported, refusal, digest = None, _in_one_line(error), ""
-        if (row := known.get((*names, digest))) is None:
+            imported, refusal, sha256 = None, in_one_line(error), ""
+        if (row := known.get((*names, sha256))) is None:
             say(f"{number} of {len(pairs)}: {names[0]}")
-            row = Row(*names, digest, *(_written(imported, pair.label, directory, limit_s) if imported else (REFUSED, "", refusal)))
+            row = Row(*names, sha256, *(_written(imported, pair.label, directory, limit_s) if imported else (REFUSED, "", refusal)))
             _append(table, row)
         found.append(row)
     return found, table
+
+
+def digest(imported: folder.Imported) -> str:
+    """The sha256 of all files of a problem and its solution."""
+    return hashlib.sha256(b"\0".join(one.content for one in imported.originals)).hexdigest()
 
 
 def by_numbers(path: Path) -> list[str]:
@@ -95,11 +100,12 @@ def _written(imported: folder.Imported, label: str, directory: Path, limit_s: fl
     try:
         made = folder.write(imported, directory, folder.task_name(None, label), limit_s)
     except Exception as error:
-        return REFUSED, "", _in_one_line(error)
+        return REFUSED, "", in_one_line(error)
     return IMPORTED, made.task.name, "; ".join(f"{shape} {reason}" for shape, reason in made.untried.items())
 
 
-def _in_one_line(error: Exception) -> str:
+def in_one_line(error: Exception) -> str:
+    """What an error says, for a cell of a table."""
     return " ".join((error.what if isinstance(error, GatesError) else f"{type(error).__name__}: {error}").split())
 
 

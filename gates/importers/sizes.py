@@ -30,7 +30,7 @@ _CAPS = {
     128: (127, 113, 109),
     256: (251, 241, 239),
 }  # odd sizes below each
-_SMALL, _MOST = 2**16, 2**24  # product of sizes: a problem below the first is small as it is
+_SMALL, _MOST = 2**10, 2**24  # product of sizes: a problem up to the first is small even if it cubes one of them
 
 
 def of_module(tree: ast.Module, given: Mapping[str, int]) -> dict[str, int]:

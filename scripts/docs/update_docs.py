@@ -7,7 +7,6 @@ Example: python scripts/docs/update_docs.py
 
 from __future__ import annotations
 
-import csv
 import inspect
 import re
 import sys
@@ -18,6 +17,7 @@ import attention_page
 import click
 import emulator_page
 import gate_pages
+import imports_page
 import ladder_page
 import sweep_page
 import two_cards_page
@@ -165,12 +165,8 @@ def task_page(text: str, _recorded: Path) -> str:
 
 def import_page(text: str, _recorded: Path) -> str:
     """docs/start/import.md with the suites that were imported, and the table of kernel languages."""
-    suites = []
-    for path in sorted((ROOT / "studies" / "imports").glob("*.csv")):
-        with path.open(encoding="utf-8", newline="") as file:
-            found = [row["status"] for row in csv.DictReader(file)]
-        suites.append(f"{path.stem}: {found.count('imported')} of {len(found)} problems")
-    text = generated(text, "suites", ", ".join(suites) + ".\n")
+    suites = [f"{imports_page.suite(path)}\n" for path in sorted((ROOT / "studies" / "imports").glob("*.csv"))]
+    text = generated(text, "suites", "".join(suites))
     alike: dict[tuple[str, str], list[str]] = {}
     for one in LANGUAGES:
         alike.setdefault((one.kind, one.without_device), []).append(f"{one.name} ({one.module})")

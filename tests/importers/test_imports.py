@@ -509,6 +509,8 @@ def test_sizes_that_are_computed_follow_and_all_are_odd_in_the_first_tail() -> N
     even = {"batch": 29, "heads": 8, "dim": 32, "hidden": 128}
     assert even in offered["tail"][1:], "for a model that takes no odd sizes"
     assert all(sizes["batch"] % 2 and sizes["dim"] % 2 for sizes in offered["tail"][: offered["tail"].index(even)])
+    square = {size: sizes.offered(sources.parse(f"N = {size}\n", "p"), {})["small"] for size in (1024, 4096)}
+    assert not square[1024] and square[4096][0] == {"N": 32}, "one number may be squared or cubed"
     with pytest.raises(GatesError, match="--set hidden"):
         sizes.of_module(tree, {"hidden": 4})
 

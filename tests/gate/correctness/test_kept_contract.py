@@ -147,6 +147,25 @@ def test_a_kernel_that_refuses_what_the_problem_answers_still_fails() -> None:
     assert record["status"] == "launch_error"
 
 
+@pytest.mark.parametrize(("lost", "status"), [(1, "ok"), (0, "problem_error")])
+def test_exchanged_elements_that_overflow_in_the_problems_own_precision_are_left_out(lost: int, status: str) -> None:
+    one = problem(lambda seed: {"x": torch.randn(64, 8, generator=drawn(seed))}, lambda i: i["x"].double())
+    calls = iter(range(10))
+
+    def error_bound(inputs: Any, shape: Any) -> dict[str, Any]:
+        if next(calls) >= lost:
+            raise ArithmeticError("out overflows in float32")
+        return {"out": torch.ones(64, 8, dtype=torch.float64)}
+
+    one.error_bound = error_bound
+    kernel = Factor(one, raises=True)
+    kernel.call = lambda inputs, *_, **__: Launched({"out": inputs["x"]}, {})  # type: ignore[method-assign]
+    case = {"shape": "small", "seed": 0, "inputs": "default", "role": "headline", "orders": ["forward"], "probe": True}
+    record = casecheck.check(kernel, case, {"reference": 1e-3}, lambda phase: None, {"max_abs_err": 1e-3}, Yardstick(one))  # type: ignore[arg-type]
+    assert record["status"] == status, record["message"]
+    assert status == "problem_error" or not record.get("nudged")
+
+
 def test_nan_in_the_call_on_exchanged_elements_fails_whatever_the_limits() -> None:
     good = OutputErrors("out", "float32", 8, 0, 0.0, 0.0, 0.0, (0,), 1.0, 1.0, 1.0, 1.0, 2.0**-24)
     for odd, status in ((0, Status.PASS), (1, Status.FAIL)):

@@ -6,7 +6,8 @@ Every ``{out}`` in COMMAND is a temporary name beside OUTPUT, and a command with
 command has succeeded, its log and then its output get their own names. Before it starts, what an earlier build left is removed, so a
 failed compile leaves nothing to load. A failure is described in ``OUTPUT.failed.json``, and what the
 command printed is in ``OUTPUT.failed.log``. A command that searches the folder ``lean`` of this package is tried
-again without it, if the compiler lacks a name or a header. A disk that is full afterwards fails the step: nvcc then leaves half
+again without it and without the headers that it includes next to it, unless the failure surely has another cause: a macro that is
+missing can end in any error. A disk that is full afterwards fails the step: nvcc then leaves half
 an output and exits with 0. This file is started as a script, without the package, so
 that a step adds little time.
 """
@@ -21,10 +22,8 @@ import subprocess
 import sys
 
 _LEAN = "-I" + os.path.join(os.path.dirname(os.path.abspath(__file__)), "lean")
-_LACKING = re.compile(  # in the words of nvcc and of g++
-    r"has no member|not a member|undefined|not (?:been )?declared|does not name|incomplete type|no (?:instance|operator|match|suitable)"
-    r"|(?:not|be) a (?:class|namespace)|No such file"
-)
+_ERROR = re.compile(r"^.*\berror *:.*$", re.MULTILINE)
+_NO_HEADER_S = re.compile(r"^ptxas |died due to signal|error: expected (?:a )?[\"'‘][;}]")  # in the words of nvcc and of g++
 
 
 def main(argv: list[str]) -> int:
@@ -37,9 +36,8 @@ def main(argv: list[str]) -> int:
     command = [part.replace("{out}", temporary) for part in command]
     try:
         text, cause = _run(command)
-        if cause and _LEAN in command and _LACKING.search(text):
-            command.remove(_LEAN)
-            text, cause = _run(command)
+        if cause and _LEAN in command and not _is_the_source_s(text):
+            text, cause = _run(_without_lean(command))
         if checks and not cause:
             _write(temporary, "")
         if not cause and not os.path.exists(temporary):
@@ -63,6 +61,20 @@ def main(argv: list[str]) -> int:
         return 1
     finally:
         _remove(temporary)
+
+
+def _is_the_source_s(text: str) -> bool:
+    """Whether no header could mend the errors that a compiler printed."""
+    errors = _ERROR.findall(text)
+    return bool(errors) and all(map(_NO_HEADER_S.search, errors))
+
+
+def _without_lean(command: list[str]) -> list[str]:
+    start = command.index(_LEAN)
+    end = start + 1
+    while command[end : end + 1] == ["-include"]:
+        end += 2
+    return command[:start] + command[end:]
 
 
 def _is_cut_off(path: str) -> bool:

@@ -21,9 +21,11 @@ from gates.build.toolchain import Toolchain, header_folders
 HANDLES, LEAN = Path(__file__).with_name("handles"), Path(__file__).with_name("lean")
 _FRONTEND = re.compile(r"\btorch::(?:nn|optim|jit|data|fft|linalg|special|nested|sparse|serialize)\b")  # what the shorter headers lack
 _WHOLE = re.compile(r"^\s*#\s*include\s*[<\"](?:torch/(?:extension|types|all|torch)|ATen/ATen)\.h", re.MULTILINE)
+_MACRO = re.compile(r"^\s*#\s*(?:define|undef)\b", re.MULTILINE)
 _PARTS = {  # of torch's own headers, by what a text names of them
     re.compile(r"PYBIND11|\bpy(?:bind11)?::"): ("torch/csrc/Exceptions.h", "torch/csrc/utils/pybind.h"),
     re.compile(r"\btorch::tensor\b|requires_grad"): ("torch/csrc/autograd/generated/variable_factories.h",),
+    re.compile(r"TORCH_LIBRARY"): ("torch/library.h",),
     re.compile(r"\bindexing\b|\bSlice\b|\.index(?:_put_)?\("): ("ATen/TensorIndexing.h",),
 }
 _OPERATOR = re.compile(r"\b(?:at|torch)::(\w+)\s*\(")
@@ -87,9 +89,19 @@ def _flags(name: str, text: str) -> list[str]:
         *(() if generated.is_file() else ("-DC10_CUDA_NO_CMAKE_CONFIGURE_FILE",)),
         "-DTORCH_API_INCLUDE_EXTENSION_H",
         f"-DTORCH_EXTENSION_NAME={name}",
-        *(() if _FRONTEND.search(text) else (f"-I{LEAN}", *(part for header in _named(include, text) for part in ("-include", header)))),
+        *(_lean(include, text) if _is_lean(text) else ()),
         *(part for folder in folders for part in ("-isystem", str(folder))),
     ]
+
+
+def _is_lean(text: str) -> bool:
+    """Whether the shorter headers may do: what the text defines before torch's header, as NDEBUG, must hold in it."""
+    whole = _WHOLE.search(text)
+    return not (_FRONTEND.search(text) or (whole and _MACRO.search(text, 0, whole.start())))
+
+
+def _lean(include: Path, text: str) -> list[str]:
+    return [f"-I{LEAN}", *(part for header in _named(include, text) for part in ("-include", header))]
 
 
 def _named(include: Path, text: str) -> list[str]:

@@ -85,6 +85,11 @@ def start(module: str) -> Child:
     return subprocess.Popen([sys.executable, "-c", f"from {module} import serve; serve()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
+def has_ended(child: Child) -> bool:
+    """Whether it has ended; it is left to be waited for."""
+    return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
 def processor_seconds(job: Mapping[str, Any]) -> float | None:
     """Return the processor seconds of all cores within the job's time limit; None without a limit."""
     return job["limit_s"] * (os.cpu_count() or 1) if "limit_s" in job else None

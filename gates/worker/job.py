@@ -184,12 +184,13 @@ class Spares:
             self._begun[name] = turn, aside.submit(run_job, folder, begin, work, limit_s=limit_s, name=name, turn=turn)
 
     def run(self, name: str, job: Mapping[str, Any]) -> FinishedJob | None:
-        """Give ``job`` to the runner of that name; None if there is none, or it has ended by itself, which says nothing of the job."""
+        """Give ``job`` to the runner of that name; None if there is none, or it ended before it took the job, which says nothing of it."""
         turn, done = self._begun.pop(name, (None, None))
         if turn is None or done is None or done.done():
             return None
         turn.come(job)
-        return done.result()
+        tried = done.result()
+        return None if turn.path.exists() else tried  # a runner that has taken it takes the file away
 
     def close(self) -> None:
         """End those that got no job."""

@@ -29,9 +29,8 @@ class Turn:
     def come(self, told: Mapping[str, Any] = MappingProxyType({})) -> None:
         """Let the processes go on, with what they are ``told``, JSON data."""
         if not self._file.closed:
-            self._came = time.monotonic()
             self._file.write(json.dumps(dict(told)).encode())
-            self._file.close()
+            self.close()
 
     @property
     def is_awaited(self) -> bool:
@@ -43,7 +42,8 @@ class Turn:
         return max(started, min(self._came, time.monotonic()))
 
     def close(self) -> None:
-        """End the wait."""
+        """End the wait; the time of a process that does something else than wait begins, too."""
+        self._came = min(self._came, time.monotonic())
         self._file.close()
 
     def __enter__(self) -> Turn:

@@ -250,15 +250,31 @@ def test_what_the_shorter_header_lacks_is_compiled_with_torch_s_own(tmp_path: Pa
     compiler = tmp_path / "compiler.py"
     compiler.write_text(
         "import pathlib, sys\nif sys.argv[1].endswith('lean'):\n    sys.exit(pathlib.Path(__file__).with_name('says').read_text())\n"
+        "assert sys.argv[1:-1] == ['-isystem', 'torch']\n"
         "pathlib.Path(sys.argv[-1]).write_text('made')\n"
     )
-    (tmp_path / "says").write_text("k.cu(3): error: a semicolon is missing")
     step = [sys.executable, str(graph.STEP), str(tmp_path / "out"), str(tmp_path / "log"), "--", sys.executable, str(compiler)]
-    assert subprocess.run([*step, "-I/elsewhere/lean", "{out}"]).returncode == 1  # of a task's own
-    lean = f"-I{torch_headers.LEAN}"
-    assert subprocess.run([*step, lean, "{out}"]).returncode == 1  # the source's own fault is found in one compilation
-    (tmp_path / "says").write_text('k.cu(3): error: namespace "torch" has no member "hub"')
-    assert subprocess.run([*step, lean, "{out}"]).returncode == 0
+    lean, more = f"-I{torch_headers.LEAN}", ["-include", "torch/types.h", "-include", "ATen/ops/relu.h", "-isystem", "torch", "{out}"]
+
+    def code(says: str, folder: str = lean) -> int:
+        (tmp_path / "says").write_text(says)
+        return subprocess.run([*step, folder, *more]).returncode
+
+    assert code('k.cu(3): error: namespace "torch" has no member "hub"', "-I/elsewhere/lean") == 1  # of a task's own
+    for of_source in (  # found in one compilation
+        'k.cu(3): error: expected a ";"\n\n1 error detected in the compilation of "k.cu".',
+        "k.cpp:3:9: error: expected ';' before '}' token",
+        "ptxas error   : Entry function 'k' uses too much shared data\nptxas fatal   : Ptx assembly aborted due to errors",
+    ):
+        assert code(of_source) == 1
+    for of_header in (
+        'k.cu(3): error: namespace "torch" has no member "hub"',
+        "k.cpp:4:2: error: #error old torch",
+        'k.cpp:2:19: error: missing binary operator before token "("',
+        "k.cpp:3:14: error: expected constructor, destructor, or type conversion before '(' token",
+        "k.cpp:3:9: error: expected ';' before 'x'\nk.cpp:3:1: error: 'C10_UNUSED' was not declared in this scope",
+    ):
+        assert code(of_header) == 0, of_header
     assert (tmp_path / "out").read_text() == "made" and "hub" not in (tmp_path / "log").read_text()
     assert lean in torch_headers.nvcc_flags("mine", "torch::Tensor x") and lean not in torch_headers.nvcc_flags(
         "mine", "namespace F = torch::nn::functional;"
@@ -275,9 +291,11 @@ def test_a_source_gets_the_operators_and_the_binding_that_it_names(tmp_path: Pat
         flags = torch_headers.nvcc_flags("mine", text)
         return [header for flag, header in zip(flags, flags[1:], strict=False) if flag == "-include"]
 
+    first = "#undef __CUDA_NO_HALF_OPERATORS__\n"
     kernel = "#include <torch/types.h>\nauto f(torch::Tensor x) { return torch::empty_like(at::softmax(x, 1), torch::kHalf); }\n"
     assert included(kernel) == ["torch/types.h", "ATen/ops/empty_like.h", "ATen/ops/softmax.h"]
     assert included(kernel + "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {}")[-1] == "torch/csrc/utils/pybind.h"
+    assert included(kernel + first) == included(kernel) and included(first + kernel) == [], "a macro must hold in torch's headers"
     assert included("__global__ void k() {}") == []  # which compiles in a second without any header of torch's
 
 

@@ -53,6 +53,12 @@ def test_a_turn_that_never_comes_is_an_error_and_no_turn(tmp_path: Path) -> None
         turn.wait(str(held.path))
 
 
+def test_one_that_never_comes_to_wait_has_its_limit_from_when_the_turn_was_given_up(tmp_path: Path) -> None:
+    with Turn(tmp_path / "turn") as held:
+        pass
+    assert process.run(["sleep", "60"], limit_s=0.1, turn=held).timed_out
+
+
 def test_a_held_process_ends_when_its_engine_is_killed(tmp_path: Path) -> None:
     command = [sys.executable, "-c", ENGINE, str(tmp_path / "turn"), HELD]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as engine:

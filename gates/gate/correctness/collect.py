@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gates.core.errors import GatesError
+from gates.core.errors import EXIT_HOLD, GatesError
 from gates.gate.correctness import plan
 from gates.launch import answering
 from gates.launch.entry_point import on_emulator
@@ -138,6 +138,8 @@ def execute(job: dict[str, Any], folder: Path) -> None:
     if "turn" in job:
         wire.send(child.stdin, answering.first_question(job))
         job |= {**turn.wait(job["turn"]), "confines": True}
+        if isolated.has_ended(child):  # it knew no kernel yet
+            raise GatesError("the kernel's process ended before this process had its turn", hint="run it again", exit_code=EXIT_HOLD)
         Path(job["turn"]).unlink()  # as the job's own file: it is not the kernel's to read
     with ResultWriter(job) as writer, opened(job, child) as side:  # which wakes the device while the cases are planned
         problem = side.problem

@@ -65,6 +65,32 @@ def test_one_that_ended_by_itself_says_nothing_of_the_kernel(library: Path, tmp_
     assert result.status is Status.PASS, result.sentence
 
 
+def test_a_kernel_s_process_that_ended_before_it_knew_its_kernel_says_nothing_of_it(library: Path, tmp_path: Path) -> None:
+    with ToolThreads(1) as aside:
+        ready = spares(aside, tmp_path, "candidate.0")
+        os.kill(pid := _newest_descendant(), signal.SIGKILL)
+        while ") Z" not in Path(f"/proc/{pid}/stat").read_text():
+            time.sleep(0.01)
+        _, result = gate(tmp_path, side(library, "honest"), shapes=("small",), seeds=(0,), spares=ready)
+    assert result.status is Status.PASS, result.sentence
+
+
+def _newest_descendant() -> int:
+    """The last in the line of this process's children: server, keeper, runner, kernel's process."""
+    pid = os.getpid()
+    while children := [int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()]:
+        pid = max(children)
+    return pid
+
+
+def test_one_whose_end_nobody_has_noticed_yet_says_nothing_of_it_either(tmp_path: Path) -> None:
+    child = SimpleNamespace(submit=lambda *_, **__: SimpleNamespace(done=lambda: False, result=lambda: "ended by itself"))
+    assert Spares(["candidate.0"], BEGIN, tmp_path, tmp_path, limit_s=60, aside=child).run("candidate.0", {}) is None
+    taken = Spares(["candidate.0"], BEGIN, tmp_path, tmp_path, limit_s=60, aside=child)
+    (tmp_path / "candidate.0.turn").unlink()
+    assert taken.run("candidate.0", {}) == "ended by itself"
+
+
 def test_those_that_nobody_needs_end_at_once(tmp_path: Path) -> None:
     with ToolThreads(2) as aside:
         ready = spares(aside, tmp_path, "candidate.0", "candidate.1")

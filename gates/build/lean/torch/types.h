@@ -5,10 +5,12 @@
 #define AT_PER_OPERATOR_HEADERS
 #endif
 
+#include <ATen/Config.h>
 #include <ATen/Dispatch.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <torch/version.h>
 
 namespace torch {
 using namespace at;

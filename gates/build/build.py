@@ -164,7 +164,7 @@ def _plans(task: Task, toolchain: Toolchain, archs: tuple[str, ...], device_arch
 
 
 def _binding_plans(task: Task, toolchain: Toolchain) -> list[_Plan]:
-    """The C++ files of an extension, checked: on a machine without a device, most extensions have no product that holds them."""
+    """Return the checks of an extension's C++ files. Without a device, no library of most extensions contains these files."""
     missing = build_failure.missing_tool("g++", toolchain)
     if not missing and torch_headers.include_folder() is None:
         missing = Failure("", "torch was not found", hint="`pip install torch`", missing_tool="torch")

@@ -208,7 +208,7 @@ def hint_for(text: str, cause: str, toolchain: Toolchain) -> str:
         )
     version = toolchain.nvcc.version if toolchain.nvcc else "?"
     if "required symbol" in text:
-        return 'declare the launcher extern "C", as task.yaml\'s entry names it'
+        return 'declare the launcher extern "C", with the name that entry has in task.yaml'
     if "Unsupported gpu architecture" in text:
         return f"nvcc {version} does not know this architecture: change `arch:` in task.yaml, or install a newer CUDA toolkit"
     if _HOST.search(text):

@@ -83,12 +83,12 @@ def device_edges(task: Task, toolchain: Toolchain, archs: Sequence[str]) -> list
 
 
 def _streams(task: Task) -> tuple[str, ...]:
-    """A launch without a stream goes to the thread's own default stream, which can be captured; it keeps the order of the common one."""
+    """Send launches without a stream to the thread's own default stream: it can be captured, and keeps the order of the legacy one."""
     return ("--default-stream=per-thread",) if task.kind == EXTENSION and task.stream == DEFAULT else ()
 
 
 def _entry(task: Task) -> tuple[str, ...]:
-    """The linker refuses a library without the launcher."""
+    """Return the flags with which the linker refuses a library without the launcher."""
     return ("-Xlinker", f"--require-defined={task.entry}") if task.kind == CUDA else ()
 
 
@@ -98,9 +98,9 @@ def device_library(task: Task) -> str:
 
 
 def _objects(task: Task, toolchain: Toolchain, arch: str, device_archs: Sequence[str]) -> list[Edge]:
-    """One object of each source for ``arch`` alone, from which its cubin and each library that runs it are made; none if no library does.
+    """Return one object per source for ``arch`` alone, for its cubin and each library. Empty if no library takes it.
 
-    That for the lowest architecture holds PTX too, which the emulator executes. The emulator has objects of an extension to itself.
+    The object for the lowest architecture also holds PTX for the emulator. An extension has separate objects for the emulator.
     """
     if not (tuple(device_archs) == (arch,) or (task.kind == CUDA and arch == lowest(task.arch))):
         return []

@@ -1,4 +1,4 @@
-"""What of a torch extension can't be built for the CPU device, which says nothing about the extension itself."""
+"""Excuse a torch extension that can't be built for the CPU device: that alone says nothing about the extension."""
 
 from __future__ import annotations
 
@@ -14,14 +14,23 @@ _CPU_ONLY = Failure("", "", hint=_HINT, unsupported="a torch extension runs on a
 
 
 def on_cpu(task: Task, targets: Sequence[Target], want: Collection[str]) -> tuple[Target, ...]:
-    """The targets, with the reason why there is none for the emulator: nothing on the CPU calls it, or it could not be built."""
+    """Return the targets, with the reason if there is none for the emulator: nothing on the CPU calls it, or it could not be built.
+
+    If the compilers refuse the sources as they are on a device, that is the reason.
+    """
     if "emulator" in want and task.script is None:
         return (*targets, Target("emulator", None, failure=_CPU_ONLY))
-    return tuple(map(_excused, targets))
+    refused = next((failure for one in targets if one.kind in ("cubin", "binding") and (failure := _of_sources(one))), None)
+    return tuple(
+        replace(one, failure=refused or _excuse(failure)) if (failure := _of_sources(one)) and one.kind == "emulator" else one
+        for one in targets
+    )
 
 
-def _excused(target: Target) -> Target:
-    if target.kind != "emulator" or not target.failure or target.failure.missing_tool:
-        return target
-    reason = f"this torch extension can't be built for the CPU: {next(iter(target.failure.errors), target.failure.cause)}"
-    return replace(target, failure=Failure(target.failure.command, target.failure.cause, hint=_HINT, unsupported=reason))
+def _of_sources(target: Target) -> Failure | None:
+    return target.failure if target.failure and not (target.failure.missing_tool or target.failure.unsupported) else None
+
+
+def _excuse(failure: Failure) -> Failure:
+    reason = f"this torch extension can't be built for the CPU: {next(iter(failure.errors), failure.cause)}"
+    return Failure(failure.command, failure.cause, hint=_HINT, unsupported=reason)

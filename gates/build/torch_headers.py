@@ -1,6 +1,6 @@
 """The flags that a torch extension is compiled and linked with, found without importing torch. They are those of torch's own loader.
 
-The CPU build of torch has the headers of the CUDA one but for one file that its build makes, and a macro does without that.
+The CPU build of torch lacks one header of the CUDA build, and a macro makes that header unnecessary.
 ATen/cuda/CUDAContext.h includes those of cuBLAS, cuSPARSE and cuSOLVER, for the names of their handles: ``handles/`` has these names,
 found after everything else, so that a gigabyte of libraries need not be installed for a kernel that does not use them.
 ``lean/`` has shorter headers in place of some of torch's: a source gets the operators and the binding that its text names. A kernel
@@ -56,21 +56,21 @@ def include_folder() -> Path | None:
 def nvcc_flags(name: str, text: str = "") -> list[str]:
     """Macros and include folders for a ``.cu`` file of the extension ``name``, with this ``text``.
 
-    Empty where torch is not installed.
+    Empty if torch is not installed.
     """
     flags = _flags(name, text)
     return [*flags, *_NVCC_FLAGS, f"-Xcompiler=-idirafter{HANDLES}"] if flags else []
 
 
 def binding_flags(name: str, toolchain: Toolchain, text: str = "") -> list[str]:
-    """The same for a C++ file, which g++ compiles. Empty where torch is not installed."""
+    """The same for a C++ file, which g++ compiles. Empty if torch is not installed."""
     flags = _flags(name, text)
     after = (*cuda_folders(toolchain), HANDLES)
     return [*flags, *(f"-idirafter{folder}" for folder in after)] if flags else []
 
 
 def link_flags(*, device: bool = False) -> list[str]:
-    """The libraries of torch that an extension is linked with; for the ``device``, those that only the CUDA build of torch has too."""
+    """Return the options that link an extension with torch; for the ``device``, also with what only torch's CUDA build has."""
     include = include_folder()
     if include is None:
         return []
@@ -105,7 +105,7 @@ def _lean(include: Path, text: str) -> list[str]:
 
 
 def _named(include: Path, text: str) -> list[str]:
-    """What the shorter headers leave out of torch's own, as far as ``text`` includes those and uses it."""
+    """Return the headers that ``text`` uses and the shorter ones leave out. Empty if ``text`` includes none of torch's large ones."""
     if not _WHOLE.search(text):
         return []
     operators = [f"ATen/ops/{name}.h" for name in dict.fromkeys(_OPERATOR.findall(text))]

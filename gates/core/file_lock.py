@@ -13,7 +13,7 @@ from pathlib import Path
 def locked(path: Path, *, alone: bool = True, wait: bool = True) -> Iterator[None]:
     """Wait for ``path`` and hold it for one thread of one process; not ``alone``: together with others that do not want it alone.
 
-    Raises OSError if it can't be opened, and BlockingIOError if it is held and we do not ``wait``.
+    Raises OSError if the file can't be opened, and BlockingIOError if another process holds it and ``wait`` is False.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY)

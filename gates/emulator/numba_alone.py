@@ -38,7 +38,7 @@ def use(number: Callable[[], int], launch: Callable[..., None], refused: Callabl
 
     try:
         with contextlib.suppress(ImportError):
-            importlib.import_module("_numba_cuda_redirector")  # which Python imports itself only from its own folder, not from PYTHONPATH
+            importlib.import_module("_numba_cuda_redirector")  # Python imports it by itself only from site-packages, not from PYTHONPATH
         import numba_cuda  # noqa: F401  the numba.cuda of Numba itself is another, older one
         from numba import cuda
         from numba.cuda import types

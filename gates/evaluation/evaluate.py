@@ -207,8 +207,8 @@ class _Cascade:
         return True
 
     def _prepare(self, terms: Terms) -> None:
-        """Let the device get ready while the candidate is compiled, if it is free and all cores are this candidate's: another might want
-        to be timed meanwhile.
+        """Prepare the device while the candidate is compiled, if the device is free and this candidate has all cores. With fewer cores,
+        another candidate might have to be timed meanwhile.
         """
         if self.session.device and job_count(terms.jobs) >= job_count(None):
             self.session.prepare(lambda: self._share_card(wait=False))

@@ -74,7 +74,7 @@ class Evaluator:
         return found
 
     def _probe(self) -> devices.DeviceProbe:
-        """The devices that were there at the start, if any: that one was lost since then, the first check that fails tells."""
+        """Return the devices found at the start. If one is lost later, the first check that needs it fails."""
         return self._found if self._found.devices else devices.probe()
 
     def close(self) -> None:

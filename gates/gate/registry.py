@@ -38,7 +38,7 @@ class Gate:
     of_kernels: bool = False  # it finds kernels by the names in ``kernels``
     of_binaries: bool = False  # it reads compiled code, one binary an ``arch``
     of_optimised_code: bool = False  # nvcc -G changes its figures beyond recognition: a debug build has no verdict on it
-    beside: tuple[str, ...] = ()  # earlier gates; while the first of them is judged for which ``ahead`` gives some, this one's work runs
+    beside: tuple[str, ...] = ()  # earlier gates: this one's work starts with the first of them for which ``ahead`` returns any
     prepares: bool = False  # its ``prepare`` starts processes before the kernel is built
     measured_anyway: bool = False  # a first rung has nothing to beat in it, and is measured and recorded all the same
     # key of its limits -> the table of names to use there, and what follows each
@@ -63,7 +63,7 @@ class Gate:
         return self._own("step:collect")
 
     def preparing(self) -> Callable[..., Any]:
-        """The function of a session that gives what starts processes for the gate before the kernel is built, or None."""
+        """Return a function of the session. It returns what starts the gate's processes before the kernel is built, or None."""
         return self._own("step:prepare")
 
     def beginning(self) -> Callable[..., Any]:

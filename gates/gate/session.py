@@ -140,7 +140,7 @@ class Session:
         return build_failed(gate, failure.advice)
 
     def without_code(self, gate: str, task: Task) -> GateResult | None:
-        """The verdict of a gate that reads compiled code where the task's, or what runs it, was not built; None where it was."""
+        """Return the verdict of a gate that reads compiled code if the code, or the library that runs it, was not built; else None."""
         runs = "emulator" if self.emulated else "device"
         failure, *others = (self.builds[task.name].failure(kind) for kind in ("cubin", "binding", runs))
         if failure is None or failure.missing_tool:
@@ -195,7 +195,7 @@ class Session:
             return self._texts[task.name]
 
     def prepare(self, may: Callable[[], bool] = lambda: True) -> None:
-        """Start the processes that gates want to have ready when the kernel is built; if there are any, ``may`` is asked whether."""
+        """Start the processes that gates need as soon as the kernel is built, if there are any and ``may`` allows it."""
         wanted = [row for row in ROWS.values() if row.prepares and row.name in self.task.gates and row.name in self.judged]
         starts = {row.name: start for row in wanted if (start := row.preparing()(self)) is not None}
         if starts and may():
@@ -209,7 +209,7 @@ class Session:
                 self._begun[row.name] = self.aside.submit(work)
 
     def turn(self, gate: str) -> Turn:
-        """What the processes that are begun ahead for ``gate`` wait for; it comes when that gate asks for what they found."""
+        """Return the turn for which processes that start early for ``gate`` wait. It comes when the gate asks for their results."""
         self._turns[gate] = Turn(self.scratch / f"{gate}.turn")
         return self._turns[gate]
 

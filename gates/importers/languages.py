@@ -102,7 +102,7 @@ def launches_without_stream(texts: Mapping[str, str], kernels: Collection[str]) 
 
 
 def _made(tree: ast.Module) -> set[str]:
-    """The names of kernels that a call makes: ``k = cupy.RawKernel(text, "k")``, ``k = module.get_function("k")``."""
+    """Return the names to which a call assigns a kernel: ``k = cupy.RawKernel(text, "k")``, ``k = module.get_function("k")``."""
     names, makers = _names(tree), {path for one in LANGUAGES if one.module == "cupy" for path in _makers(one)}
     return {
         target.id

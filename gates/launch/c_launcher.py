@@ -51,7 +51,7 @@ class Kernel:
             self._entry = getattr(self.library, entry)
         except AttributeError:
             raise GatesError(
-                f"{path} has no function {entry!r}", hint='declare the launcher extern "C", as task.yaml\'s entry names it'
+                f"{path} has no function {entry!r}", hint='declare the launcher extern "C", with the name that entry has in task.yaml'
             ) from None
         self._entry.restype = ctypes.c_int
 

@@ -58,10 +58,10 @@ class DeviceProbe:
 
 @contextlib.contextmanager
 def card(uuid: str, *, alone: bool = True, wait: bool = True) -> Iterator[None]:
-    """Wait for a card and hold it among all processes of this machine that ask; not ``alone``: beside others that time nothing either.
+    """Wait for a card and lock it against this machine's other processes. If not ``alone``, share it with others that time nothing.
 
-    What wants it alone goes first: others begin together when none waits. Each in turn, a card would have one of them at a time. Raises
-    BlockingIOError if it would have to ``wait`` and may not.
+    Processes that need the card alone go first; the others start together when none of them waits. Raises BlockingIOError if the card
+    is taken and ``wait`` is False.
     """
     name = Path(tempfile.gettempdir()) / f"gates-card-{hashlib.sha256(uuid.encode()).hexdigest()[:16]}"
     waiting, held = name.with_suffix(".waiting.lock"), name.with_suffix(".lock")

@@ -87,7 +87,7 @@ class Function:
             return
         if not callable(found):
             lacks = f"no function {entry!r}" if found is None else f"{entry!r} is not a function but {type(found).__name__}"
-            self.broken = SourceError(AttributeError(f"{lacks}; task.yaml's entry names what the gates call"), path.parent, path)
+            self.broken = SourceError(AttributeError(f"{lacks}; rename the function, or entry in task.yaml"), path.parent, path)
             return
         self._call: Callable[..., Any] = found
 

@@ -45,7 +45,7 @@ class DeviceLost(Exception):
 
 
 def wake(device: str) -> None:
-    """Make the device's context, which takes half a second, while the judge waits or plans its cases. The first launch reports errors."""
+    """Make the device's context early: it takes half a second, while the judge plans its cases. The first launch reports errors."""
     if device != "cpu":
         with contextlib.suppress(RuntimeError, AssertionError):
             torch.cuda.synchronize(device)

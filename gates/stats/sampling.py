@@ -176,8 +176,8 @@ def measure(
     baseline); its pairs are taken between the first twelve, in the same minutes, and between those up to
     the next look where they leave open whether the machine is fit: a kernel with two speeds of its own needs more. Order and
     bootstrap come from ``seed``. ``launches`` a sample and ``empty_pair_us`` say what the clockwork takes. ``confidence`` is that of the
-    look's interval; no look before ``least_pairs`` pairs ends the sampling. ``equal_ends``: a look also ends it if the whole interval is
-    within what can't be told from no difference, since more pairs would claim no gain.
+    look's interval; no look before ``least_pairs`` pairs ends the sampling. ``equal_ends``: a look also ends the sampling if the
+    whole interval is within the noise floor, since more pairs would show no gain.
     """
     sampler = Sampler(
         {CANDIDATE: candidate, BASELINE: baseline or candidate, CONTROL: control}, read_state=read_state, samples=samples, clock=clock

@@ -39,7 +39,7 @@ class Interval:
 
     @property
     def reach_pct(self) -> float:
-        """How far from 1 it reaches, in percent."""
+        """Return the larger distance of its two ends from 1, in percent."""
         return 100.0 * max(abs(self.low - 1.0), abs(self.high - 1.0))
 
     def outcome(self, bar_pct: float) -> str:
@@ -74,7 +74,7 @@ def interval(differences: Sequence[float], confidence: float = CONFIDENCE) -> In
 
 
 def noise_floor_pct(control: Interval) -> float:
-    """The least difference that the control leaves to be told, in percent."""
+    """Return the smallest difference that the A/A control can resolve, in percent."""
     return control.reach_pct
 
 

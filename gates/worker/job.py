@@ -172,7 +172,7 @@ def run_job(
 class Spares:
     """Runners, one for each of the ``names``, that start in threads of ``aside`` before their jobs are known.
 
-    ``begin`` is what of a job they are told at once; they do what they can, and wait for the rest. A time limit begins with the rest.
+    ``begin`` is the part of a job that they get at once. They do what they can and wait for the rest. A time limit begins with the rest.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class Spares:
             self._begun[name] = turn, aside.submit(run_job, folder, begin, work, limit_s=limit_s, name=name, turn=turn)
 
     def run(self, name: str, job: Mapping[str, Any]) -> FinishedJob | None:
-        """Give ``job`` to the runner of that name; None if there is none, or it ended before it took the job, which says nothing of it."""
+        """Give ``job`` to the runner of that name. Return None if there is none, or if it ended before it took the job."""
         turn, done = self._begun.pop(name, (None, None))
         if turn is None or done is None or done.done():
             return None
@@ -193,7 +193,7 @@ class Spares:
         return None if turn.path.exists() else tried  # a runner that has taken it takes the file away
 
     def close(self) -> None:
-        """End those that got no job."""
+        """End the runners that got no job."""
         for turn, _ in self._begun.values():
             turn.close()
         for _, done in self._begun.values():

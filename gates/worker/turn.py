@@ -1,7 +1,7 @@
 """Hold a process back, so that it can start before it knows its job, or while the device is somebody else's.
 
-The engine holds a lock on a file, and the process waits for it. The system lets the lock go when the engine dies. A turn that has come is
-written in the file, so a process never waits for a run that is over, and does nothing on the device then.
+The engine holds a lock on a file, and the process waits for the lock. The system releases it when the engine dies. The engine writes its
+message into the file before it releases the lock. If there is no message, the run is over, and the process leaves the device alone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gates.core.errors import EXIT_HOLD, GatesError
 
 
 class Turn:
-    """The engine's end. ``path``: a file that is made for it. Leaving it as a context manager ends the wait, without the turn."""
+    """The engine's side of the wait. It creates the file ``path``. Leaving the context ends the wait without giving the turn."""
 
     def __init__(self, path: Path) -> None:
         self.path, self._came = path, float("inf")
@@ -27,7 +27,7 @@ class Turn:
         fcntl.flock(self._file, fcntl.LOCK_EX)
 
     def come(self, told: Mapping[str, Any] = MappingProxyType({})) -> None:
-        """Let the processes go on, with what they are ``told``, JSON data."""
+        """Let the processes continue, and send them ``told``, JSON data."""
         if not self._file.closed:
             self._file.write(json.dumps(dict(told)).encode())
             self.close()
@@ -38,7 +38,7 @@ class Turn:
         return _mark(self.path).exists()
 
     def since(self, started: float) -> float:
-        """When the time of a process that ``started`` then begins to count: now, while it is held back."""
+        """Return when the time limit of a process that started at ``started`` begins: now, while it still waits."""
         return max(started, min(self._came, time.monotonic()))
 
     def close(self) -> None:
@@ -54,7 +54,7 @@ class Turn:
 
 
 def wait(path: str) -> dict[str, Any]:
-    """Wait in the process that is held back; what it is told. Raises GatesError if its turn has not come when the wait ends."""
+    """Wait for the turn, and return the engine's message. Raises GatesError if the wait ends without the turn."""
     _mark(path).touch()
     with open(path, "rb") as file:
         fcntl.flock(file, fcntl.LOCK_SH)

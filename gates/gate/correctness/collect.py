@@ -72,7 +72,7 @@ def run_correctness(
     ``limits``: those of task.yaml on errors; outputs that break one are mapped. ``runner``: how a user starts the task's
     runner.py, for the commands that replay one case. ``default_launches``: those in its sources that name no stream. ``limits_at``: each
     limit's file and line, to be named. ``timed``: the first shape that is timed, which extra seeds try on a device. ``processes``: how
-    many share the cases of a side; ``spares``: such that run already.
+    many share the cases of a side; ``spares``: processes that run already.
     Raises GatesError for duplicate shapes, seeds or inputs, and for names that the problem does not have.
     """
     emulated = bool(candidate["emulated"])
@@ -199,7 +199,7 @@ def _run_side(
 
 
 def shared_name(name: str, share: int, shares: int) -> str:
-    """What names the jobs of one of so many shares of a side; each has its number besides."""
+    """Return the name of one share's jobs, of ``shares``. The number of each job follows it."""
     return f"{name}.{share}" if shares > 1 else name
 
 

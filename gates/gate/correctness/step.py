@@ -34,7 +34,7 @@ def prepare(session: Session) -> Callable[[], Spares] | None:
 
 
 def ahead(session: Session) -> Callable[[], dict[str, Any]] | None:
-    """The cases, beside the launches on the emulator, where their processes have started."""
+    """Return what runs the cases while the emulator reads the launches, if the cases' processes have started."""
     ready = "correctness" in session.prepared and session.missing("correctness", "device") is None
     return (lambda: _tried(session)) if ready else None
 

@@ -105,7 +105,10 @@ def run_ncu(
 
 
 def _await(turn: Turn | None, begun: Sequence[tuple[Turn, Future[Any]]], most_s: float) -> None:
-    """Wait until every program has its context, or has ended: making one would show in another's counters. ``most_s``: from ``turn`` on."""
+    """Wait until every program has its context or has ended, at most ``most_s`` from ``turn`` on.
+
+    A context made later would show in another program's counters.
+    """
     began = time.monotonic()
     while len(begun) > 1 and not all(own.is_awaited or done.done() for own, done in begun):
         if time.monotonic() - (turn.since(began) if turn else began) > most_s:
@@ -164,7 +167,7 @@ def tool_version(tool: str) -> str:
 
 @dataclass(frozen=True)
 class _How:
-    """What the profiles of a run share, and whose turn each waits for: ``free`` for the device, ``own`` for the kernel."""
+    """The settings that the profiles of a run share, and the turns they wait for: ``free`` for the device, ``own`` for the kernel."""
 
     tool: str
     work: Path

@@ -17,7 +17,7 @@ _CORES_BESIDE = 8  # the clock's process and the one with the kernels must not w
 
 
 def ahead(session: Session) -> Callable[[], dict[str, Any]] | None:
-    """The profilers, up to where their programs would touch the device, beside the timing of a kernel that is right."""
+    """Return what starts the profilers while a correct kernel is timed. Their programs do not touch the device yet."""
     if session.emulated or session.cores < _CORES_BESIDE or (session.missing("ncu", "device") or session.after_correctness("ncu")):
         return None
     turn = session.turn("ncu")

@@ -142,7 +142,7 @@ def _reached(tried: FinishedJob, shapes: Sequence[str]) -> dict[str, dict[str, A
 
 
 def _faster(measured: Mapping[str, Any], pct: float = 0.0) -> bool:
-    """Whether the ratio that its pairs give is above that of ``pct``, or no pair counts."""
+    """Whether the estimated speed-up is above ``pct`` percent, or no pair counts."""
     series = next(one for one in measured["series"] if one["mode"] == measured["gated_mode"])
     found = differences(from_json(Series, series, "timing result"))
     return not found or hodges_lehmann(found) > math.log1p(pct / 100.0)
@@ -239,7 +239,7 @@ def measure(
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """A session for each shape with the process that ``connect`` reaches. Only when all are measured does that process load the problem,
-    which the other implementations need. They are timed where the candidate gains what was asked for.
+    which the other implementations need. They are timed only if the candidate gains what the task asks.
     """
     from gates.gate.performance.runner.session import Session
     from gates.task import problem as problems

@@ -179,7 +179,7 @@ class Sets:
 
 
 class Uncaptured:
-    """Replace a graph for launches that can't be captured: a replay makes these calls in order."""
+    """Stand in for a graph if the launches can't be captured: a replay makes these calls in order."""
 
     def __init__(self, calls: Sequence[Callable[[int], Any]], stream: int) -> None:
         self._calls, self._stream = tuple(calls), stream
@@ -226,7 +226,7 @@ class Clockwork:
                 if not self._on_default:
                     raise
                 self._captured = False
-                with contextlib.suppress(KernelError, RuntimeError):  # the error may be told once more, at the next call
+                with contextlib.suppress(KernelError, RuntimeError):  # the next call may report the error again
                     calls[0](self.stream.cuda_stream)
                 self.synchronize()
         return Uncaptured(calls, self.stream.cuda_stream)

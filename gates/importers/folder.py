@@ -294,7 +294,7 @@ def _yaml(imported: Imported, side: Side, name: str, names: tuple[str, str], fou
 
 def _limits_in_words(imported: Imported, found: Mapping[str, Any]) -> str:
     """What the limits are worth, beside the format's own rule."""
-    honest = f"{found['honest']:.2g} in {found['format']}" if found["honest"] else f"none in {found['format']}"
+    honest = f"honest error: {found['honest']:.2g} in {found['format']}"
     return f"{worth(found['rule_over_bound'])} ({honest}; {imported.tolerance})"
 
 

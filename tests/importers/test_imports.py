@@ -586,6 +586,20 @@ def test_a_reference_that_fails_on_one_shape_is_refused(tmp_path: Path) -> None:
         output_scale.bounds(tmp_path, "failing", work=tmp_path / "work", limit_s=60)
 
 
+def test_sizes_with_an_answer_that_is_not_constant_are_preferred(tmp_path: Path) -> None:
+    (tmp_path / "centred.py").write_text(
+        "import torch\nSHAPES = {'given': {'N': 64}}\n"
+        "def make_inputs(shape, seed, device): return {'x': torch.arange(float(shape['N'])).sin()}\n"
+        "def of(x): return {'out': (x.reshape(-1, x.numel() // 8) - x.reshape(8, -1).mean(1, keepdim=True)).flatten()}\n"
+        "def reference(inputs, shape): return of(inputs['x'].double())\n"
+        "def honest(inputs, shape): return of(inputs['x'])\n"
+    )
+    for sizes_, taken in (((8, 16, 32), 16), ((8, 8), 8), ((16, 8), 16)):
+        offers = {"small": [{"N": size} for size in sizes_]}
+        made = output_scale.bounds(tmp_path, "centred", work=tmp_path / f"work{sizes_[0]}{len(sizes_)}", limit_s=60, offers=offers)
+        assert made["shapes"]["small"] == {"N": taken}
+
+
 def test_a_shape_without_memory_is_left_out_and_the_others_are_tried(tmp_path: Path) -> None:
     (tmp_path / "vast.py").write_text(
         "import torch\nSHAPES = {'vast': {'N': 2**20}, 'small': {'N': 4}}\n"

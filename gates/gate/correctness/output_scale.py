@@ -20,6 +20,7 @@ from gates.worker.job import ResultWriter, run_job
 
 _SHARE = 0.2  # of the time limit: what one shape may take by estimate
 _BEGIN = 0.5  # of the time limit: later no more shapes are begun
+_TELLING = 0.1  # of the time limit: later no sizes are tried in place of those whose answer is constant
 _REORDERED = 2.0**-30  # of an output's largest value: what a sum in float64 that threads add up in another order may differ by
 
 
@@ -34,7 +35,8 @@ def bounds(
 ) -> dict[str, Any]:
     """{"shapes", "needs", "untried", "largest", "mean", "honest", "format", "rule_over_bound"} of a problem that has ``honest``.
 
-    ``offers``: by name, sizes for more shapes, of which the first that the problem runs with is taken. ``shapes``: name to dimensions,
+    ``offers``: by name, sizes for more shapes, of which the first that the problem runs with is taken, if possible one whose answer is not
+    constant. ``shapes``: name to dimensions,
     the offered ones first; ``needs``: what a case of a shape takes (``gates.task.needs``), where it is not small;
     ``untried``: shapes that are too large for this machine or had no time left, with the reason;
     ``largest``, ``mean``: of the error bounds; ``honest``: the largest honest error, in an output of
@@ -108,13 +110,19 @@ def execute(job: Mapping[str, Any], folder: Path) -> None:
         writer.write("given", shapes=given, untried=untried, needs=_needs(problem, given))
         found = []
         for name, candidates in job["offers"].items():
+            constant = False
             for shape in candidates:
-                if needs.refusal(problem, shape, limit_s * _SHARE, small=True):
+                late = constant and time.monotonic() - began > limit_s * _TELLING
+                if late or needs.refusal(problem, shape, limit_s * _SHARE, small=True):
                     continue
                 with contextlib.suppress(Exception):  # the problem is made for other sizes
-                    found.append(_figures(problem, name, shape))
-                    writer.write("figures", shape=name, sizes=shape, needs=_needs(problem, {name: shape}), **found[-1])
-                    break
+                    figures = _figures(problem, name, shape)
+                    if figures["tells"] or not constant:
+                        found.append(figures)
+                        writer.write("figures", shape=name, sizes=shape, needs=_needs(problem, {name: shape}), **figures)
+                    if figures["tells"]:
+                        break
+                    constant = True
         for name in _by_size({name: shape for name, shape in given.items() if name not in untried}):
             if not found or time.monotonic() - began < limit_s * _BEGIN:
                 try:
@@ -191,7 +199,9 @@ def _figures(problem: Any, name: str, shape: Mapping[str, int]) -> dict[str, Any
         for output, value in exact.items()
     ]
     worst = max(told, key=lambda one: one["honest_err"])
+    nulls = {output: value.mean() if value.numel() > 1 else 0.0 for output, value in exact.items()}
     return {
+        "tells": any(bool(((value - nulls[output]).abs() > allowed[output]).any()) for output, value in exact.items()),
         "largest": max(float(value.max()) for value in allowed.values()),
         "mean": max(float(value.mean()) for value in allowed.values()),
         "honest": worst["honest_err"],

@@ -17,18 +17,16 @@ def suite(table: Path) -> str:
         return f"{line}."
     rows = [row for row in _rows(checked) if not row["reference"].startswith("not imported")]
     right, wrong = [row["reference"] for row in rows], [row[name] for row in rows for name in WRONG]
-    return (
-        f"{line}. Of {len(rows)} judged, the problem's own code passes in {_share(right, 'pass', 'fail')}; "
-        f"zeros, the mean and one element off are refused in {_share(wrong, 'fail', 'pass')}."
-    )
+    judged = [_share(right, "pass", "fail"), _share(wrong, "fail", "pass")]
+    rest = len(right) + len(wrong) - sum(count for _, count in judged)
+    passing, refused = (f"{share:.4g} % of {count}" for share, count in judged)
+    return f"{line}; {passing} right solutions pass, {refused} wrong ones fail, {rest} are undecided."
 
 
-def _share(verdicts: list[str], good: str, bad: str) -> str:
-    """The share of good verdicts among good and bad ones, and how many are neither."""
+def _share(verdicts: list[str], good: str, bad: str) -> tuple[float, int]:
+    """The share of good verdicts in percent, and the number of good and bad ones."""
     counts = [sum(said.split(" ")[0] == kind for said in verdicts) for kind in (good, bad)]
-    rest = len(verdicts) - sum(counts)
-    share = f"{100 * counts[0] / max(1, sum(counts)):.4g} % of {sum(counts)}"
-    return f"{share} (no verdict: {rest})" if rest else share
+    return 100 * counts[0] / max(1, sum(counts)), sum(counts)
 
 
 def _rows(table: Path) -> list[dict[str, str]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import shutil
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,11 +13,15 @@ import import_check
 import pytest
 import torch
 from click.testing import CliRunner
-from places import DATA
+from places import DATA, ROOT
 
 from gates.core.errors import GatesError
 from gates.core.records import Status
 from gates.importers import folder, kernelbench
+
+sys.path.insert(0, str(ROOT / "scripts" / "docs"))
+
+import imports_page  # noqa: E402
 
 PROBLEMS = DATA / "imports" / "kernelbench"
 RIGHT = torch.arange(6.0).reshape(2, 3)
@@ -99,3 +105,40 @@ def test_only_new_problems_are_judged_again_and_rows_are_in_order(tmp_path: Path
     (suite / "10_p_attr.py").write_text((suite / "10_p_attr.py").read_text() + "\n")
     CliRunner().invoke(import_check.main, command)
     assert judged[2:] == ["level1_10_p_attr"] and import_check.read(out)[:2] == rows[:2]
+
+
+def row(name: str, *values: str) -> import_check.Row:
+    return import_check.Row(name, "0", *values)
+
+
+def test_the_page_counts_what_passes_and_what_is_refused(tmp_path: Path) -> None:
+    table, checked = tmp_path / "suite.csv", tmp_path / "checked"
+    table.write_text("problem,status\na,imported\nb,imported\nc,imported\nd,refused\n")
+    assert imports_page.suite(table) == "- suite: 3 of 4 problems."
+    checked.mkdir()
+    rows = [
+        row("a", "pass", "fail x", "same", "fail x"),
+        row("b", "fail x", "pass", "hold y", "fail x"),
+        row("c", "time"),
+        row("d", "not imported: no"),
+    ]
+    import_check.write(checked / "suite.csv", rows)
+    told = "50 % of 2 right solutions pass, 75 % of 4 wrong ones fail, 6 are undecided."
+    assert imports_page.suite(table) == f"- suite: 3 of 4 problems; {told}"
+
+
+TABLES = sorted((ROOT / "studies" / "imports" / "checked").glob("*.csv"))
+
+
+@pytest.mark.parametrize("checked", TABLES, ids=lambda path: path.stem)
+def test_a_recorded_table_agrees_with_the_page_and_the_table_of_imports(checked: Path) -> None:
+    rows = import_check.read(checked)
+    with (checked.parent.parent / checked.name).open(encoding="utf-8", newline="") as file:
+        known = {line["problem"]: line["sha256"] for line in csv.DictReader(file)}
+    assert all(known[row.problem] in (row.sha256, "") for row in rows)
+    right = [row.reference.split(" ")[0] for row in rows]
+    wrong = [getattr(row, name).split(" ")[0] for row in rows for name in import_check.WRONG]
+    assert "fail" not in right and "pass" not in wrong, "a defect of the importer or the gate"
+    assert not [row for row in rows if "launch_error" in f"{row.zeros} {row.mean} {row.one_off}"], "a solution that does not run"
+    page = (ROOT / "docs" / "start" / "import.md").read_text(encoding="utf-8")
+    assert f"100 % of {right.count('pass')} right solutions pass, 100 % of {wrong.count('fail')} wrong ones fail" in page

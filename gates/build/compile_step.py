@@ -6,9 +6,9 @@ Every ``{out}`` in COMMAND is a temporary name beside OUTPUT, and a command with
 command has succeeded, its log and then its output get their own names. Before it starts, what an earlier build left is removed, so a
 failed compile leaves nothing to load. A failure is described in ``OUTPUT.failed.json``, and what the
 command printed is in ``OUTPUT.failed.log``. A command that searches the folder ``lean`` of this package is tried
-again without it and without the headers that it includes next to it, unless the failure surely has another cause: a macro that is
-missing can end in any error. A disk that is full afterwards fails the step: nvcc then leaves half
-an output and exits with 0. This file is started as a script, without the package, so
+again without it and without the headers that it includes next to it, unless the failure surely has another cause, such as a
+name that is in none of torch's headers: a macro that is missing can end in any error. A disk that is full afterwards fails the step: nvcc
+then leaves half an output and exits with 0. This file is started as a script, without the package, so
 that a step adds little time.
 """
 
@@ -23,6 +23,8 @@ import sys
 
 _LEAN = "-I" + os.path.join(os.path.dirname(os.path.abspath(__file__)), "lean")
 _ERROR = re.compile(r"^.*\berror *:.*$", re.MULTILINE)
+_UNKNOWN = re.compile(r"identifier \"(\w+)\" is undefined|[‘'](\w+)[’'] was not declared")  # in the words of nvcc and of g++
+_MOST_NAMES = 4  # to be looked for in headers
 _NO_HEADER_S = re.compile(r"^ptxas |died due to signal|error: expected (?:a )?[\"'‘][;}]")  # in the words of nvcc and of g++
 
 
@@ -36,7 +38,7 @@ def main(argv: list[str]) -> int:
     command = [part.replace("{out}", temporary) for part in command]
     try:
         text, cause = _run(command)
-        if cause and _LEAN in command and not _is_the_source_s(text):
+        if cause and _LEAN in command and not _is_the_source_s(text, command):
             text, cause = _run(_without_lean(command))
         if checks and not cause:
             _write(temporary, "")
@@ -63,10 +65,25 @@ def main(argv: list[str]) -> int:
         _remove(temporary)
 
 
-def _is_the_source_s(text: str) -> bool:
-    """Whether no header could mend the errors that a compiler printed."""
+def _is_the_source_s(text: str, command: list[str]) -> bool:
+    """Whether no header of the command could mend the errors that a compiler printed."""
     errors = _ERROR.findall(text)
-    return bool(errors) and all(map(_NO_HEADER_S.search, errors))
+    unknown = {line: found[1] or found[2] for line in errors if (found := _UNKNOWN.search(line))}
+    if not errors or not all(line in unknown or _NO_HEADER_S.search(line) for line in errors):
+        return False
+    names = set(unknown.values())
+    return len(names) <= _MOST_NAMES and not any(_is_in_a_header(name, command) for name in names)
+
+
+def _is_in_a_header(name: str, command: list[str]) -> bool:
+    """Whether a header may define it: one of torch's has it in its text, or it looks like a macro or a name of CUDA's."""
+    if name == name.upper() or name.startswith(("cu", "nv", "__")):
+        return True
+    folders = [command[at + 1] for at, option in enumerate(command[:-1]) if option == "-isystem"]
+    try:
+        return subprocess.run(["grep", "-rqwF", "-e", name, "--", *folders], stderr=subprocess.DEVNULL).returncode != 1
+    except OSError:
+        return True
 
 
 def _without_lean(command: list[str]) -> list[str]:

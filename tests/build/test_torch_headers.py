@@ -250,11 +250,16 @@ def test_what_the_shorter_header_lacks_is_compiled_with_torch_s_own(tmp_path: Pa
     compiler = tmp_path / "compiler.py"
     compiler.write_text(
         "import pathlib, sys\nif sys.argv[1].endswith('lean'):\n    sys.exit(pathlib.Path(__file__).with_name('says').read_text())\n"
-        "assert sys.argv[1:-1] == ['-isystem', 'torch']\n"
+        f"assert sys.argv[1:-1] == ['-isystem', {str(tmp_path / 'torch')!r}]\n"
         "pathlib.Path(sys.argv[-1]).write_text('made')\n"
     )
     step = [sys.executable, str(graph.STEP), str(tmp_path / "out"), str(tmp_path / "log"), "--", sys.executable, str(compiler)]
-    lean, more = f"-I{torch_headers.LEAN}", ["-include", "torch/types.h", "-include", "ATen/ops/relu.h", "-isystem", "torch", "{out}"]
+    lean, more = (
+        f"-I{torch_headers.LEAN}",
+        ["-include", "torch/types.h", "-include", "ATen/ops/relu.h", "-isystem", str(tmp_path / "torch"), "{out}"],
+    )
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "hub.h").write_text("int of_torch();\n")
 
     def code(says: str, folder: str = lean) -> int:
         (tmp_path / "says").write_text(says)
@@ -264,11 +269,16 @@ def test_what_the_shorter_header_lacks_is_compiled_with_torch_s_own(tmp_path: Pa
     for of_source in (  # found in one compilation
         'k.cu(3): error: expected a ";"\n\n1 error detected in the compilation of "k.cu".',
         "k.cpp:3:9: error: expected ';' before '}' token",
+        'k.cu(3): error: identifier "a_typo" is undefined\n\n1 error detected in the compilation of "k.cu".',
+        "k.cpp:3:1: error: 'a_typo' was not declared in this scope",
         "ptxas error   : Entry function 'k' uses too much shared data\nptxas fatal   : Ptx assembly aborted due to errors",
     ):
         assert code(of_source) == 1
     for of_header in (
         'k.cu(3): error: namespace "torch" has no member "hub"',
+        'k.cu(3): error: identifier "of_torch" is undefined',
+        'k.cu(3): error: identifier "curand_init" is undefined',
+        'k.cu(3): error: identifier "a_typo" is undefined\nk.cu(4): error: namespace "std" has no member "iota"',
         "k.cpp:4:2: error: #error old torch",
         'k.cpp:2:19: error: missing binary operator before token "("',
         "k.cpp:3:14: error: expected constructor, destructor, or type conversion before '(' token",

@@ -47,16 +47,14 @@ class Kernel:
             self.library = ctypes.CDLL(str(path))
         except OSError as error:
             raise GatesError(f"can't load {path}: {error}") from None
-        try:
-            self._entry = getattr(self.library, entry)
-        except AttributeError:
-            raise GatesError(
-                f"{path} has no function {entry!r}", hint='declare the launcher extern "C", with the name that entry has in task.yaml'
-            ) from None
-        self._entry.restype = ctypes.c_int
+        self._name, self._entry = entry, getattr(self.library, entry, None)
+        if self._entry is not None:
+            self._entry.restype = ctypes.c_int
 
     def __call__(self, *arguments: Any, stream: int = 0) -> None:
         """Enqueue one launch; raises KernelError with the launcher's message."""
+        if self._entry is None:  # the linker found it, but it is hidden
+            raise KernelError(1, f"the library shows no function {self._name!r}; give the launcher default visibility")
         message = ctypes.create_string_buffer(_ERROR_BYTES)
         code = self._entry(
             *(_as_c(argument) for argument in arguments),

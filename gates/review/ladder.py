@@ -135,7 +135,7 @@ def _rung(run: Path, info: RunInfo, earlier: Sequence[RunInfo], below: Sequence[
             ratios = (ratio, low, high, speed.confidence_pct)
         for what, own, of_first in (("timed", shape, below[0].shape), ("judged", info.task.problem, first.task.problem)):
             if own != of_first:
-                note = note or f"{what} on {own}, {first.task.name} on {of_first}: what it gains is not part of the stages' product"
+                note = note or f"{what} on {own}, {first.task.name} on {of_first}: its gain is not counted in the product"
                 cumulative = None
         cumulative = cumulative * ratios[0] if cumulative is not None and ratios[0] is not None else None
     return Rung(

@@ -76,7 +76,7 @@ def test_a_stage_with_a_problem_of_its_own_stands_on_the_stage_that_its_run_time
     run = changed(tmp_path, STAGES[2], "tasks.problems.sdpa_fp8", "tasks.problems.other")
     rung = ladder_of([*STAGES[:2], run]).rungs[2]
     assert rung.ratio is not None and rung.cumulative is None
-    assert rung.note.startswith("judged on tasks.problems.other, stage0_scalar on tasks.problems.sdpa_fp8: what it gains is not part")
+    assert rung.note.startswith("judged on tasks.problems.other, stage0_scalar on tasks.problems.sdpa_fp8: its gain is not counted")
 
 
 def test_a_rung_timed_on_another_shape_stands_there_with_its_own_gain(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ command has succeeded, its log and then its output get their own names. Before i
 failed compile leaves nothing to load. A failure is described in ``OUTPUT.failed.json``, and what the
 command printed is in ``OUTPUT.failed.log``. A command that searches the folder ``lean`` of this package is tried
 again without it and without the headers that it includes next to it, unless the failure surely has another cause, such as a
-name that is in none of torch's headers: a macro that is missing can end in any error. A disk that is full afterwards fails the step: nvcc
+name that is in no header: a macro that is missing can end in any error. A disk that is full afterwards fails the step: nvcc
 then leaves half an output and exits with 0. This file is started as a script, without the package, so
 that a step adds little time.
 """
@@ -24,7 +24,7 @@ import sys
 _LEAN = "-I" + os.path.join(os.path.dirname(os.path.abspath(__file__)), "lean")
 _ERROR = re.compile(r"^.*\berror *:.*$", re.MULTILINE)
 _UNKNOWN = re.compile(r"identifier \"(\w+)\" is undefined|[‘'](\w+)[’'] was not declared")  # in the words of nvcc and of g++
-_MOST_NAMES = 4  # to be looked for in headers
+_MOST_NAMES, _SYSTEM = 4, "/usr/include"  # to be looked for in headers, and where the C library's lie
 _NO_HEADER_S = re.compile(r"^ptxas |died due to signal|error: expected (?:a )?[\"'‘][;}]")  # in the words of nvcc and of g++
 
 
@@ -76,10 +76,10 @@ def _is_the_source_s(text: str, command: list[str]) -> bool:
 
 
 def _is_in_a_header(name: str, command: list[str]) -> bool:
-    """Whether a header may define it: one of torch's has it in its text, or it looks like a macro or a name of CUDA's."""
+    """Whether a header may define it: one of torch's or the system's has it in its text, or it looks like a macro or a name of CUDA's."""
     if name == name.upper() or name.startswith(("cu", "nv", "__")):
         return True
-    folders = [command[at + 1] for at, option in enumerate(command[:-1]) if option == "-isystem"]
+    folders = [_SYSTEM, *(command[at + 1] for at, option in enumerate(command[:-1]) if option == "-isystem")]
     try:
         return subprocess.run(["grep", "-rqwF", "-e", name, "--", *folders], stderr=subprocess.DEVNULL).returncode != 1
     except OSError:

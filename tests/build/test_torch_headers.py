@@ -278,6 +278,7 @@ def test_what_the_shorter_header_lacks_is_compiled_with_torch_s_own(tmp_path: Pa
         'k.cu(3): error: namespace "torch" has no member "hub"',
         'k.cu(3): error: identifier "of_torch" is undefined',
         'k.cu(3): error: identifier "curand_init" is undefined',
+        'k.cu(3): error: identifier "qsort" is undefined',
         'k.cu(3): error: identifier "a_typo" is undefined\nk.cu(4): error: namespace "std" has no member "iota"',
         "k.cpp:4:2: error: #error old torch",
         'k.cpp:2:19: error: missing binary operator before token "("',

@@ -151,7 +151,8 @@ def test_an_argument_that_nothing_provides_is_told_from_the_problem(tmp_path: Pa
 def test_an_entry_that_is_no_function_is_told_so(tmp_path: Path) -> None:
     for kernel, says in (("f = 3", "'f' is not a function but int"), ("g = 3", "no function 'f'")):
         found = checked(tmp_path, kernel)
-        assert found["status"] == "launch_error" and f"kernel.py:1: AttributeError: {says}; task.yaml's entry" in found["message"]
+        told = f"kernel.py:1: AttributeError: {says}; rename the function, or entry in task.yaml"
+        assert found["status"] == "launch_error" and told in found["message"]
 
 
 def test_a_message_with_half_a_character_is_written_and_read(tmp_path: Path) -> None:

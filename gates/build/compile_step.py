@@ -66,7 +66,7 @@ def main(argv: list[str]) -> int:
 
 
 def _is_the_source_s(text: str, command: list[str]) -> bool:
-    """Whether no header of the command could mend the errors that a compiler printed."""
+    """Whether every error that a compiler printed has a cause that no header can fix."""
     errors = _ERROR.findall(text)
     unknown = {line: found[1] or found[2] for line in errors if (found := _UNKNOWN.search(line))}
     if not errors or not all(line in unknown or _NO_HEADER_S.search(line) for line in errors):

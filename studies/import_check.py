@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import csv
 import functools
+import io
 import math
 import sys
 import tempfile
@@ -31,6 +32,7 @@ sys.path.insert(0, str(ROOT))
 
 from gates.build.build import build  # noqa: E402
 from gates.build.toolchain import Toolchain, find_toolchain  # noqa: E402
+from gates.core import jsonio  # noqa: E402
 from gates.core.records import Status  # noqa: E402
 from gates.evaluation.overlay import laid_out, root_of  # noqa: E402
 from gates.gate.correctness.collect import run_correctness  # noqa: E402
@@ -175,12 +177,11 @@ def read(table: Path) -> list[Row]:
 
 def write(table: Path, rows: Iterable[Row]) -> None:
     """Write the table whole."""
-    made = table.with_name(f".{table.name}")
-    with made.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, [field.name for field in fields(Row)], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(asdict(row) for row in rows)
-    made.replace(table)
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, [field.name for field in fields(Row)], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(asdict(row) for row in rows)
+    jsonio.write_text(table, text.getvalue())
 
 
 @click.command()

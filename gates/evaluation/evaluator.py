@@ -68,7 +68,7 @@ class Evaluator:
         folder = str(find_task(self.task, environ={}).folder)
         terms = replace(terms, results=terms.results.resolve(), build_dir=terms.build_dir.resolve())
         with self._cluster.jobs() as jobs:
-            jobs.add(evaluate_there, Ask("", folder, candidate, terms), device=bool(self._cluster.devices), alone=False)
+            jobs.add(evaluate_there, Ask("", folder, candidate, terms), device=bool(self._cluster.devices))
             ((_, done),) = jobs
         found: Evaluation = done.evaluation
         return found

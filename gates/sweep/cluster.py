@@ -1,7 +1,7 @@
 """Workers by Dask distributed: a local cluster, or one that runs already; the only module that imports it.
 
 A local cluster has one worker for each GPU, which sees that GPU alone, and one for each core. Whatever needs a
-GPU goes to workers with the resource ``GPU``. What needs it alone holds the card's lock (a whole `gates run` does so by itself),
+GPU goes to workers with the resource ``GPU``. What needs it alone takes the card's lock by itself,
 so that a card is timed by one at a time even where two workers, or two sweeps, share it. Dask gives a dead worker's job to another.
 """
 
@@ -63,11 +63,11 @@ class Jobs:
         self.client, self.plain, self.given = client, plain, dict[Any, Work]()
         self._done = queue.SimpleQueue[Any]()  # its get() may be interrupted anywhere; Dask's own waits hold a lock, and lose it
 
-    def add(self, function: Work, job: Any, *, device: bool = False, alone: bool = True) -> None:
-        """Have ``function`` called with ``job``. ``device``: with a GPU, before jobs that need none; ``alone``: with the GPU to itself."""
+    def add(self, function: Work, job: Any, *, device: bool = False) -> None:
+        """Have ``function`` called with ``job``. ``device``: with a GPU, before jobs that need none."""
         options: dict[str, Any] = {"resources": GPU, "priority": 1} if device else {"resources": self.plain}
         with _undisturbed():
-            future = self.client.submit(_alone if device and alone else _plainly, function, job, pure=False, **options)
+            future = self.client.submit(function, job, pure=False, **options)
             self.given[future] = function
             future.add_done_callback(self._done.put)
 
@@ -97,20 +97,6 @@ class Jobs:
             self.given.clear()
             while not self._done.empty():
                 self._done.get()
-
-
-def _plainly(function: Work, job: Any) -> Any:
-    return function(job)
-
-
-def _alone(function: Work, job: Any) -> Any:
-    return locked(own_device().uuid, function, job)
-
-
-def locked(name: str, function: Work, job: Any) -> Any:
-    """Call ``function`` while nothing else on this machine holds the card ``name``."""
-    with devices.card(name):
-        return function(job)
 
 
 @contextlib.contextmanager

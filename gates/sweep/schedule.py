@@ -163,7 +163,7 @@ class _Work:
         self.kept.progress.step(f"0 of {len(jobs)} variants {what}")
         with self.cluster.jobs() as given:
             for job in jobs:
-                given.add(function, job, device=True, alone=function is not work.judge_variant)  # a whole run takes the card itself
+                given.add(function, job, device=True)
             for number, (_, done) in enumerate(given, 1):
                 yield done
                 self.kept.progress.step(f"{number} of {len(jobs)} variants {what}")

@@ -11,7 +11,7 @@ import math
 import tempfile
 import time
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -116,8 +116,9 @@ def check_variant(job: Job) -> Done:
 def time_variant(job: Job) -> Done:
     """The variant against the reference, interleaved, on this worker's device, for at most ``budget_s`` of sampling."""
     assert job.reference is not None, "a timing needs a reference"
-    started, device = time.monotonic(), own_device()
+    device = own_device()
     with _session(job, device) as session:
+        started = time.monotonic()
         evidence = time_pair(session, build_pair(session, _task(job.folder, *job.reference), session.build_dir), job.budget_s)
         timing = timing_of(job.variant, evidence, session.task.gates["performance"], device.uuid, round(time.monotonic() - started, 3))
         return Done(job.variant, None, _files(session.directory.path), timing=timing)
@@ -229,8 +230,13 @@ def _task(folder: str, toggles: Mapping[str, int], digest: str) -> Task:
 
 @contextmanager
 def _session(job: Job, device: devices.DeviceInfo | None) -> Iterator[Session]:
+    """A session for the variant, which has the device to itself."""
     task = _task(job.folder, job.toggles, job.digest)
-    with ScratchFolder(Path(tempfile.gettempdir()), "gates-sweep-") as scratch, RunDirectory(scratch / "evidence", task.name) as directory:
+    with (
+        devices.card(device.uuid) if device else nullcontext(),
+        ScratchFolder(Path(tempfile.gettempdir()), "gates-sweep-") as scratch,
+        RunDirectory(scratch / "evidence", task.name) as directory,
+    ):
         yield Session(
             task, None, job.shapes, (job.seed,), find_toolchain(), device, directory, scratch, Path(job.build_dir), job.compilers, Silence()
         )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from places import TASKS
 
-from gates.launch.device import DeviceInfo
+from gates.launch.device import DeviceInfo, card
 from gates.sweep.cluster import Work
 from gates.sweep.work import Done, Job
 
@@ -39,7 +39,7 @@ class Queue:
     def __init__(self, functions: dict[str, Callable[[Job], Done]]) -> None:
         self.functions, self.given = functions, deque[tuple[Work, Job]]()
 
-    def add(self, function: Work, job: Job, *, device: bool = False, alone: bool = True) -> None:
+    def add(self, function: Work, job: Job, *, device: bool = False) -> None:
         self.given.append((function, job))
 
     def __iter__(self) -> Iterator[tuple[Work, Done]]:
@@ -58,6 +58,11 @@ def spans(job: Job) -> Done:
     time.sleep(0.3)
     heavy, device = str({"torch", "pandas"} & set(sys.modules)), os.environ["CUDA_VISIBLE_DEVICES"]
     return Done(job.variant, None, {"span": f"{began} {time.time()}".encode(), "heavy": heavy.encode(), "device": device.encode()})
+
+
+def spans_on_card(job: Job) -> Done:
+    with card("GPU-0"):
+        return spans(job)
 
 
 def dies_once(job: Job) -> Done:

@@ -10,11 +10,13 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import command_kit
 import jsonschema
@@ -22,19 +24,19 @@ import pytest
 from click.testing import CliRunner
 from conftest import OnceASession
 from places import ROOT, TASKS
-from sweep_kit import BLOCKS, DEVICE, InTurn, dies_once, job, spans
+from sweep_kit import BLOCKS, DEVICE, InTurn, dies_once, job, spans, spans_on_card
 
 from gates.cli.main import cli
 from gates.core.errors import GatesError
 from gates.core.records import GateResult, Status
 from gates.core.schema import FOLDER
 from gates.evidence.run_directory import list_runs
-from gates.launch.device import candidates_at_a_time
+from gates.launch.device import candidates_at_a_time, card
 from gates.render.console import Silence
 from gates.render.search.sweep import compact, draw, frame, sweep_csv, sweep_table
 from gates.sweep import cluster as clusters
 from gates.sweep import schedule, work
-from gates.sweep.cluster import local_cluster, locked
+from gates.sweep.cluster import local_cluster
 from gates.sweep.kept import held
 from gates.sweep.plan import Options
 from gates.sweep.record import Found, Resources, Sweep, Timing, read_sweep
@@ -537,7 +539,7 @@ def test_workers_that_die_lose_nothing_and_a_card_has_one_job_at_a_time(tmp_path
                     assert function is dies_once
                     jobs.add(dies_once, job("b", tmp_path))  # while results are taken
         assert set(died) == {"a", "b"} and all(done.files["first"] != done.files["second"] for done in died.values())
-        futures = [cluster.client.submit(locked, "GPU-0", spans, job(name, tmp_path), pure=False) for name in "abcd"]
+        futures = [cluster.client.submit(spans_on_card, job(name, tmp_path), pure=False) for name in "abcd"]
         done = cluster.client.gather(futures)
         spent = sorted(tuple(map(float, one.files["span"].split())) for one in done)
         assert all(end <= begin for (_, end), (begin, _) in zip(spent, spent[1:], strict=False))
@@ -597,6 +599,19 @@ def test_a_sweep_that_was_edited_is_not_gone_on_with(change, tmp_path: Path, mon
     assert not list(tmp_path.rglob("escaped*"))
 
 
+@pytest.mark.parametrize(("device", "free"), [(DEVICE, False), (None, True)])
+def test_a_variant_has_its_device_to_itself(device: Any, free: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(work, "_task", lambda *_: SimpleNamespace(name="mine"))
+    with work._session(job("a", tmp_path), device), ExitStack() as other:
+        try:
+            other.enter_context(card(DEVICE.uuid, wait=False))
+        except BlockingIOError:
+            assert not free
+        else:
+            assert free
+
+
 def test_the_worker_of_a_device_waits_for_no_compiler(tmp_path: Path) -> None:
     with local_cluster((DEVICE,), 1) as cluster, cluster.jobs() as jobs:
         for name in "abcd":
@@ -607,7 +622,7 @@ def test_the_worker_of_a_device_waits_for_no_compiler(tmp_path: Path) -> None:
 def test_a_card_has_several_workers_if_each_does_all_of_a_candidate(tmp_path: Path) -> None:
     with local_cluster((DEVICE,), 0, 2) as cluster, cluster.jobs() as jobs:
         for name in "ab":
-            jobs.add(spans, job(name, tmp_path), device=True, alone=False)
+            jobs.add(spans, job(name, tmp_path), device=True)
         done = [one.files for _, one in jobs]
     (began, _), (_, ended) = sorted(tuple(map(float, one["span"].split())) for one in done)
     assert {one["device"] for one in done} == {DEVICE.uuid.encode()} and ended - began < 0.6, "side by side"

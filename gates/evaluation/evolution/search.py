@@ -323,7 +323,7 @@ class _Search:
             for function, one in pairs:
                 terms = replace(self.terms, results=results or self.terms.results, jobs=share)
                 ask = work.Ask(one.id, str(self.task.folder), self._candidate(one), terms)
-                jobs.add(function, ask, device=bool(self.cluster.devices), alone=False)
+                jobs.add(function, ask, device=bool(self.cluster.devices))
             for count, (_, done) in enumerate(jobs, 1):
                 yield done
                 self.progress.step(f"{count} of {len(pairs)} {what}")
